@@ -49,6 +49,55 @@ inline spec::Topology RandomCluster(Random& rng) {
   return *topology;
 }
 
+// What Topology::Create makes the topology of again.
+inline spec::ClusterDeclaration DeclarationOf(const spec::Topology& topology) {
+  spec::ClusterDeclaration cluster;
+  cluster.name = topology.name();
+  cluster.levels.clear();
+  for (const spec::Level& level : topology.levels()) cluster.levels.push_back(level.name);
+  cluster.levels.pop_back();  // the cluster
+  cluster.models.assign(topology.models().begin(), topology.models().end());
+  cluster.kinds.assign(topology.kinds().begin(), topology.kinds().end());
+  for (uint32_t i = 0; i < topology.size(); ++i) {
+    spec::DeclaredNode& node = cluster.nodes.emplace_back();
+    node.name = topology.node(i).name;
+    node.kind = topology.node(i).kind;
+    node.condition = topology.node(i).condition;
+    node.labels = topology.classes()[topology.node(i).node_class].labels;
+    node.taints = topology.classes()[topology.node(i).node_class].taints;
+    for (size_t level = 0; level < cluster.levels.size(); ++level) {
+      const spec::Level& of = topology.levels()[level];
+      node.domains.push_back(of.domains[of.domain_of_node[i]].name);
+    }
+  }
+  return cluster;
+}
+
+// The cluster with a further node, the twin of a node and before or after it or in a new leaf, or
+// with an idle node that has more cpu.
+inline spec::Topology WithJoinedNode(Random& rng, const Scheduler& scheduler) {
+  spec::ClusterDeclaration cluster = DeclarationOf(scheduler.topology());
+  const size_t at = rng.Below(cluster.nodes.size());
+  spec::DeclaredNode& node = cluster.nodes[at];
+  const bool idle = scheduler.state().newest_task(static_cast<NodeIndex>(at)) == kNoTask;
+  if (idle && rng.Below(3) == 0) {
+    cluster.kinds.push_back(cluster.kinds[node.kind]);
+    cluster.kinds.back().name = "kind-" + std::to_string(cluster.kinds.size());
+    cluster.kinds.back().cpu_milli += 1'000;
+    node.kind = static_cast<uint32_t>(cluster.kinds.size() - 1);
+  } else {
+    spec::DeclaredNode twin = node;
+    twin.name += "-" + std::to_string(cluster.nodes.size());
+    twin.condition = spec::NodeCondition::kReady;
+    if (rng.Below(3) == 0) twin.domains[0] += "-" + std::to_string(cluster.nodes.size());
+    cluster.nodes.insert(cluster.nodes.begin() + static_cast<std::ptrdiff_t>(at + rng.Below(2)),
+                         std::move(twin));
+  }
+  auto topology = spec::Topology::Create(std::move(cluster));
+  CHECK(topology.ok()) << topology.status();
+  return *std::move(topology);
+}
+
 inline int64_t GpusOf(const spec::Topology& topology) {
   int64_t gpus = 0;
   for (uint32_t i = 0; i < topology.size(); ++i) {

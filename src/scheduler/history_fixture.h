@@ -84,6 +84,20 @@ class History {
     return scheduler_->CheckInvariants();
   }
 
+  // A node joins or grows. The scheduler is extended, or rebuilt as a controller does.
+  Status Join(Random& rng, bool extends) {
+    spec::Topology topology = WithJoinedNode(rng, *scheduler_);
+    if (extends) {
+      if (!scheduler_->Extend(std::move(topology))) return InternalError("it is not extended");
+      return scheduler_->CheckInvariants();
+    }
+    Result<Scheduler> next = Scheduler::Rebuild(*scheduler_, std::move(topology), queue_specs_,
+                                                policy_, [](JobRequest&) {});
+    RETURN_IF_ERROR(next.status());
+    scheduler_.emplace(*std::move(next));
+    return scheduler_->CheckInvariants();
+  }
+
   // The same, with other limits: some queues or users may now hold more than they are allowed.
   Status RebuildWithOtherLimits() {
     DrawQuotas(scheduler_->topology());

@@ -155,6 +155,34 @@ TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
   EXPECT_GT(rebuilds, 0);
 }
 
+// Where nodes join, one that is extended in place decides as one that is rebuilt.
+TEST(History, AnExtendedSchedulerDecidesAsARebuiltOne) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    const Draws draws = seed % 2 == 0 ? Draws::kAnything : Draws::kAsController;
+    const auto quotas = static_cast<Quotas>(seed % 3);
+    History extended(seed, draws, quotas);
+    History rebuilt(seed, draws, quotas);
+    Random rng(seed);
+    Random again(seed);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = extended.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << extended.log();
+      ASSERT_TRUE(rebuilt.Step().ok());
+      ASSERT_EQ(extended.log(), rebuilt.log()) << "at step " << step;
+      ASSERT_EQ(extended.scheduler().NextDeadline(), rebuilt.scheduler().NextDeadline());
+      const bool joins = rng.Below(8) == 0;
+      ASSERT_EQ(joins, again.Below(8) == 0);
+      if (!joins) continue;
+      const Status joined = extended.Join(rng, true);
+      ASSERT_TRUE(joined.ok()) << joined << " after\n" << extended.log();
+      ASSERT_TRUE(rebuilt.Join(again, false).ok());
+    }
+  }
+}
+
 // Histories with these quotas, which are drawn anew now and then, each beside one that is rebuilt
 // often and decides alike. Adds what was seen.
 void RunWithQuotas(Quotas quotas, std::map<std::string, int>& seen) {

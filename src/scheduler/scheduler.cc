@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "scheduler/internal/adoption.h"
 #include "scheduler/internal/check_fits.h"
 #include "scheduler/internal/explain.h"
 #include "scheduler/internal/guarantees.h"
@@ -15,6 +14,8 @@
 #include "scheduler/internal/scheduler_core.h"
 #include "scheduler/internal/scheduler_invariants.h"
 #include "scheduler/internal/take_event.h"
+#include "scheduler/internal/takeover/adoption.h"
+#include "scheduler/internal/takeover/extension.h"
 
 namespace longhaul::scheduler {
 
@@ -70,6 +71,10 @@ Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology top
   ASSIGN_OR_RETURN(Scheduler next, Create(std::move(topology), queues, policy));
   internal::TakeOver(before.core_->state, next.core_->state, change);
   return next;
+}
+
+bool Scheduler::Extend(spec::Topology topology) {
+  return internal::Extend(*core_, std::make_shared<const spec::Topology>(std::move(topology)));
 }
 
 Scheduler Scheduler::Copy() const {

@@ -93,6 +93,11 @@ class Scheduler {
   static Result<Scheduler> Rebuild(const Scheduler& before, spec::Topology topology,
                                    const std::vector<spec::QueueSpec>& queues, const Policy& policy,
                                    const ChangeRequest& change = {});
+  // Continues on a topology with further nodes, or with other kinds of nodes that have no tasks,
+  // and decides from then on as after Rebuild with the same requests, queues and policy. The cost
+  // does not grow with the requests, so this is for a node that joins. Returns false and changes
+  // nothing if the topologies differ in more than that or the cluster has less of a resource.
+  bool Extend(spec::Topology topology);
   ~Scheduler();
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;

@@ -1,20 +1,19 @@
 #include "runtime/scheduling/cluster_scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/scheduling/configuration/configuration.h"
 #include "runtime/scheduling/elastic.h"
 #include "runtime/scheduling/health.h"
 #include "runtime/scheduling/job_request.h"
 #include "runtime/scheduling/queue_report.h"
 #include "runtime/scheduling/queue_rules.h"
 #include "scheduler/natural_order.h"
-#include "spec/cluster/cluster_file.h"
 
 namespace longhaul::runtime::scheduling {
 
@@ -41,44 +40,6 @@ proto::Job Slim(const proto::Job& job) {
   return slim;
 }
 
-struct Parsed {
-  spec::ControllerSpec file;
-  std::optional<spec::ClusterDeclaration> cluster;
-};
-
-Result<Parsed> Parse(const proto::SchedulingConfiguration& configuration) {
-  Parsed parsed;
-  ASSIGN_OR_RETURN(parsed.file,
-                   spec::ParseControllerFile(configuration.text(), "the controller's file"));
-  if (parsed.file.cluster_file.empty()) return parsed;
-  const std::string source = Printable(parsed.file.cluster_file, 200);
-  ASSIGN_OR_RETURN(parsed.cluster, spec::ParseClusterFile(configuration.cluster_text(), source));
-  if (!parsed.cluster->counted.empty()) {
-    return InvalidArgument(source + ": counted resources are not for a controller's cluster file");
-  }
-  return parsed;
-}
-
-scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
-  scheduler::Policy policy;
-  policy.preempt = file.preemption;
-  policy.backfill = file.backfill ? scheduler::Backfill::kReservations : scheduler::Backfill::kNone;
-  policy.reservations = file.reservations;
-  policy.evictions_a_day = file.evictions_a_day;
-  policy.aging_period = file.aging_period;
-  policy.longest_wait = file.longest_wait;
-  policy.fair_share = file.fair_share_history ? scheduler::share::FairShare::kHistory
-                                              : scheduler::share::FairShare::kPresent;
-  policy.usage_half_life = file.usage_half_life;
-  policy.reservation_idle_milli = int64_t{file.reservation_idle_percent} * 10;
-  policy.elastic_period = file.elastic_period;
-  policy.repair_patience = file.repair_patience;
-  policy.growing_cluster = growing;
-  // Without declared leaves nothing is known of switches that nodes might have in common.
-  if (growing) policy.leaf_faults = UINT32_MAX;
-  return policy;
-}
-
 }  // namespace
 
 ClusterScheduler::ClusterScheduler() = default;
@@ -87,7 +48,7 @@ ClusterScheduler::ClusterScheduler(ClusterScheduler&&) noexcept = default;
 ClusterScheduler& ClusterScheduler::operator=(ClusterScheduler&&) noexcept = default;
 
 Status ClusterScheduler::Check(const proto::SchedulingConfiguration& configuration) {
-  ASSIGN_OR_RETURN(const Parsed parsed, Parse(configuration));
+  ASSIGN_OR_RETURN(const Configuration parsed, ReadConfiguration(configuration));
   if (!parsed.cluster) return {};
   // What the queues are promised must be there.
   ASSIGN_OR_RETURN(spec::Topology topology, spec::Topology::Create(*parsed.cluster));
@@ -103,12 +64,12 @@ Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configu
     return {};
   }
   RETURN_IF_ERROR(Check(configuration));
-  ASSIGN_OR_RETURN(Parsed parsed, Parse(configuration));
+  ASSIGN_OR_RETURN(Configuration parsed, ReadConfiguration(configuration));
   configured_ = configuration;
   limits_.clear();  // the file is the newer word
   configuration_ = std::move(parsed.file);
   cluster_ = DeclaredCluster(std::move(parsed.cluster));
-  changed_ = due_ = true;
+  ChangeAll();
   (void)now;
   return {};
 }
@@ -126,10 +87,13 @@ void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
   if (!changed_ && scheduler_) ReportNode(name, node, now);
 }
 
-void ClusterScheduler::ReportNode(const std::string& name, Node& node, Instant now) {
-  NodeCondition condition = node.condition;
-  if (node.suspect && condition == NodeCondition::kReady) condition = NodeCondition::kSuspect;
-  scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
+NodeCondition ClusterScheduler::ConditionFor(const Node& node) {
+  const bool suspect = node.suspect && node.condition == NodeCondition::kReady;
+  return suspect ? NodeCondition::kSuspect : node.condition;
+}
+
+void ClusterScheduler::ReportNode(const std::string& name, const Node& node, Instant now) {
+  scheduler_->Apply(scheduler::NodeChanged{name, ConditionFor(node)}, now);
 }
 
 NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
@@ -193,30 +157,40 @@ void ClusterScheduler::Rebuild(Instant now) {
   Result<spec::Topology> topology = MakeTopology(reservations_);
   if (!topology.ok()) return;  // no node yet, or more than the scheduler's limits
   ++rebuilds_;
-  slots_per_accelerator_ = SlotsPerAccelerator();
-  const scheduler::Policy policy = PolicyNow();
-  // A node that joined with fewer slots than declared may make a promise impossible: promises are
-  // then kept as far as there is anything.
-  const std::vector<spec::QueueSpec> queues = QueuesNow();
+  const uint32_t slots = SlotsPerAccelerator();
+  // Requests depend on the number of slots, and taints on reservations.
+  whole_ = whole_ || slots != slots_per_accelerator_ || !reservations_.empty();
+  slots_per_accelerator_ = slots;
   NoteProbations(now);
-  const auto attempt = [&](const scheduler::Policy& with) {
-    if (!scheduler_) {
-      return scheduler::Scheduler::Create(*topology, queues, with);
+  if (whole_ || !scheduler_ || !scheduler_->Extend(*topology)) TakeOver(*std::move(topology), now);
+  ForEachKnownNode([&](const std::string& name, Node& node, scheduler::NodeIndex index) {
+    const NodeCondition condition = ConditionFor(node);
+    if (scheduler_->state().node(index).condition != condition) {
+      scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
     }
+  });
+  OfferAside(now);
+}
+
+void ClusterScheduler::TakeOver(spec::Topology topology, Instant now) {
+  scheduler::Policy policy = PolicyNow();
+  const std::vector<spec::QueueSpec> queues = QueuesNow();
+  const auto attempt = [&] {
+    if (!scheduler_) return scheduler::Scheduler::Create(topology, queues, policy);
     return scheduler::Scheduler::Rebuild(
-        *scheduler_, *topology, queues, with,
-        [&](JobRequest& request) { Translate(*topology, request, now); });
+        *scheduler_, topology, queues, policy,
+        [&](JobRequest& request) { Translate(topology, request, now); });
   };
-  Result<scheduler::Scheduler> next = attempt(policy);
+  Result<scheduler::Scheduler> next = attempt();
+  whole_ = !next.ok();
   if (!next.ok()) {
-    scheduler::Policy forgiving = policy;
-    forgiving.growing_cluster = true;
-    next = attempt(forgiving);
+    // A node that joined with fewer slots than declared may make a promise impossible: promises are
+    // then kept as far as there is anything. Further nodes may make it possible again.
+    policy.growing_cluster = true;
+    next = attempt();
   }
   CHECK(next.ok()) << next.status().message();
   scheduler_ = *std::move(next);
-  for (auto& [name, node] : nodes_) ReportNode(name, node, now);
-  OfferAside(now);
 }
 
 // What nothing here could hold until now, by submission.
@@ -332,57 +306,22 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
   if (found == requests_.end()) return;
   Request& request = found->second;
   request.job = Slim(job);
-  due_ = true;
+  due_ = whole_ = true;
   if (!scheduler_ || changed_) return;  // the next round offers it
   if (!request.aside.empty()) return Offer(job.id(), request, now);
   SendAgain(request, now);
   UpdateTolerance(found->first, request, now);
 }
 
-namespace {
-
-bool IsLimit(double amount) {
-  // Written so that a NaN is refused too.
-  return amount == -1.0 || (amount >= 0 && amount <= 1e9);
-}
-
-}  // namespace
-
-Status ClusterScheduler::CheckLimit(const std::string& name, const proto::Amounts& limit) const {
-  const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
-                                  [&](const auto& each) { return each.name == name; });
-  if (queue == configuration_.queues.end()) {
-    return NotFound("there is no queue '" + Printable(name, 63) +
-                    "' with a limit (longhaul queues shows those there are)");
-  }
-  const std::vector<std::string> models = QuotaModels();
-  bool sound = IsLimit(limit.accelerators()) && IsLimit(limit.cpu()) && IsLimit(limit.memory_gib());
-  for (const proto::DeviceAmount& device : limit.devices()) {
-    sound = sound && IsLimit(device.accelerators());
-    if (std::find(models.begin(), models.end(), device.model()) != models.end()) continue;
-    return NotFound("no queue has a quota of device model '" + Printable(device.model(), 63) +
-                    "': give one 'devices: {" + Printable(device.model(), 63) +
-                    ": N}' in the controller's file first");
-  }
-  if (!sound) {
-    return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");
-  }
-  spec::QueueSpec limited = *queue;
-  ApplyLimit(limit, limited);
-  limited = spec::WithModelDimensions(limited, models);
-  for (size_t r = 0; r < spec::kSharedResources + models.size(); ++r) {
-    if (limited.limit[r] >= limited.guarantee[r]) continue;
-    return FailedPrecondition(
-        "queue '" + name + "' is guaranteed " + spec::AmountText(r, limited.guarantee[r], models) +
-        "; its limit cannot be " + spec::AmountText(r, limited.limit[r], models));
-  }
-  return {};
+Status ClusterScheduler::CheckLimit(const std::string& queue, const proto::Amounts& limit) const {
+  return CheckNewLimit(configuration_, queue, limit);
 }
 
 void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& limit,
                                 Instant now) {
   limits_[queue] = limit;
   due_ = true;
+  whole_ = whole_ || changed_;
   if (!scheduler_ || changed_) return;
   for (const spec::QueueSpec& each : QueuesNow()) {
     if (each.name != queue) continue;
@@ -450,7 +389,7 @@ void ClusterScheduler::SendAgain(const Request& request, Instant now) {
   // The scheduler refuses a request that would not even fit the empty cluster. One whose nodes are
   // all reserved has to wait with it all the same: a rebuild takes it over.
   if (!reservations_.empty() && !scheduler_->CheckSubmission(*wanted).ok()) {
-    changed_ = due_ = true;
+    ChangeAll();
     return;
   }
   scheduler_->Apply(scheduler::JobChanged{*std::move(wanted)}, now);
@@ -487,17 +426,17 @@ Status ClusterScheduler::CheckReservation(const proto::NodeReservation& wanted, 
 
 void ClusterScheduler::Reserve(const proto::NodeReservation& reservation) {
   reservations_.Add(reservation);
-  changed_ = due_ = true;
+  ChangeAll();
 }
 
 void ClusterScheduler::CancelReservation(const std::string& name) {
-  if (reservations_.Cancel(name)) changed_ = due_ = true;
+  if (reservations_.Cancel(name)) ChangeAll();
 }
 
 std::vector<NodeReservations::Change> ClusterScheduler::AdvanceReservations(Instant now) {
   const auto next = reservations_.NextChange();
   if (!next || *next > now) return {};
-  changed_ = due_ = true;
+  ChangeAll();
   return reservations_.Advance(now);
 }
 
@@ -566,7 +505,9 @@ std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
   due_ = false;
   last_round_ = now;
   // A new scheduler forgets the requests of jobs that have ended.
-  if (scheduler_ && scheduler_->state().shape_count() > scheduler::kMaxShapes / 2) changed_ = true;
+  if (scheduler_ && scheduler_->state().shape_count() > scheduler::kMaxShapes / 2) {
+    changed_ = whole_ = true;
+  }
   if (changed_) Rebuild(now);
   std::vector<Verdict> verdicts;
   if (!scheduler_) return verdicts;
@@ -682,6 +623,7 @@ ClusterScheduler ClusterScheduler::Clone() const {
   if (scheduler_) copy.scheduler_ = scheduler_->Copy();
   copy.slots_per_accelerator_ = slots_per_accelerator_;
   copy.changed_ = changed_;
+  copy.whole_ = whole_;
   copy.due_ = due_;
   copy.last_round_ = last_round_;
   copy.limits_ = limits_;
@@ -719,7 +661,7 @@ Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
                                      std::optional<spec::ClusterDeclaration> declared) {
   configuration_ = std::move(configuration);
   cluster_ = DeclaredCluster(std::move(declared));
-  changed_ = due_ = true;
+  ChangeAll();
   ASSIGN_OR_RETURN(spec::Topology topology, MakeTopology(reservations_));
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }

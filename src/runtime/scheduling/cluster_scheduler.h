@@ -25,7 +25,7 @@
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
-#include "runtime/scheduling/declared_cluster.h"
+#include "runtime/scheduling/configuration/declared_cluster.h"
 #include "runtime/scheduling/reservations/node_reservations.h"
 #include "scheduler/scheduler.h"
 #include "spec/cluster/topology.h"
@@ -207,14 +207,32 @@ class ClusterScheduler {
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology(const NodeReservations& reservations) const;
   uint32_t SlotsPerAccelerator() const;
+  // The scheduler takes over what changed. For nodes alone it is extended (Scheduler::Extend),
+  // which decides alike and costs less than to take all over.
   void Rebuild(Instant now);
+  void TakeOver(spec::Topology topology, Instant now);
+  void ChangeAll() { changed_ = due_ = whole_ = true; }
   // Brings the request of a known job into the terms of another cluster.
   void Translate(const spec::Topology& topology, scheduler::JobRequest& request, Instant now);
   std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits set by operators
   void OfferAside(Instant now);
-  // Sets the condition of a node in the scheduler, as far as its probation allows.
-  void ReportNode(const std::string& name, Node& node, Instant now);
+  // The condition of a node for the scheduler, as far as its probation allows.
+  static spec::NodeCondition ConditionFor(const Node& node);
+  void ReportNode(const std::string& name, const Node& node, Instant now);
+  // Calls use(name, node, its number) for each joined node that the scheduler knows, by name.
+  template <typename Use>
+  void ForEachKnownNode(const Use& use) {
+    if (!scheduler_) return;
+    const spec::Topology& topology = scheduler_->topology();
+    auto at = topology.by_name().begin();
+    const auto end = topology.by_name().end();
+    for (auto& [name, node] : nodes_) {
+      while (at != end && topology.node(*at).name < name) ++at;
+      if (at != end && topology.node(*at).name == name) use(name, node, *at);
+    }
+  }
   void NoteProbation(const std::string& name, Node& node, Instant now);
+  void NoteProbation(scheduler::NodeIndex index, Node& node, Instant now);
   void NoteProbations(Instant now);
   void SolveCuts(Instant now);
   Duration ProbationOf(const Node& node) const;
@@ -231,6 +249,7 @@ class ClusterScheduler {
   std::optional<scheduler::Scheduler> scheduler_;
   uint32_t slots_per_accelerator_ = 1;
   bool changed_ = false;  // the topology, queues or policy are not those of scheduler_
+  bool whole_ = true;     // more than nodes has changed, or may have to
   bool due_ = false;
   std::optional<Instant> last_round_;
   std::map<std::string, proto::Amounts> limits_;       // set by operators

@@ -27,11 +27,14 @@ void ClusterScheduler::Fault(const std::string& name, const std::string& what, I
 // Takes down what the scheduler thinks of the node: cordons and losses hide it from there.
 void ClusterScheduler::NoteProbation(const std::string& name, Node& node, Instant now) {
   if (!scheduler_) return;
-  const auto index = scheduler_->topology().Find(name);
-  if (!index) return;
-  const uint16_t health = scheduler_->state().health(*index);
-  const bool suspect = scheduler_->state().node(*index).condition == NodeCondition::kSuspect ||
-                       health < PolicyNow().probation_health;
+  if (const auto index = scheduler_->topology().Find(name)) NoteProbation(*index, node, now);
+}
+
+void ClusterScheduler::NoteProbation(scheduler::NodeIndex index, Node& node, Instant now) {
+  const uint16_t health = scheduler_->state().health(index);
+  // No file changes the standard bound.
+  const bool suspect = scheduler_->state().node(index).condition == NodeCondition::kSuspect ||
+                       health < scheduler::Policy().probation_health;
   if (suspect && !node.suspect) {
     // One that was taken back although it had not healed, and proved good since, is left alone.
     if (node.readmitted > 0 && node.last_fault_at <= node.suspect_since) return;
@@ -44,7 +47,9 @@ void ClusterScheduler::NoteProbation(const std::string& name, Node& node, Instan
 }
 
 void ClusterScheduler::NoteProbations(Instant now) {
-  for (auto& [name, node] : nodes_) NoteProbation(name, node, now);
+  ForEachKnownNode([&](const std::string&, Node& node, scheduler::NodeIndex index) {
+    NoteProbation(index, node, now);
+  });
 }
 
 void ClusterScheduler::Trust(const std::string& name) {

@@ -16,7 +16,44 @@ int64_t WholeAmount(double amount, double unit) {
   return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
 }
 
+bool IsLimit(double amount) {
+  // Written so that a NaN is refused too.
+  return amount == -1.0 || (amount >= 0 && amount <= 1e9);
+}
+
 }  // namespace
+
+Status CheckNewLimit(const spec::ControllerSpec& configuration, const std::string& name,
+                     const proto::Amounts& limit) {
+  const auto queue = std::find_if(configuration.queues.begin(), configuration.queues.end(),
+                                  [&](const auto& each) { return each.name == name; });
+  if (queue == configuration.queues.end()) {
+    return NotFound("there is no queue '" + Printable(name, 63) +
+                    "' with a limit (longhaul queues shows those there are)");
+  }
+  const std::vector<std::string> models = spec::QuotaModels(configuration.queues);
+  bool sound = IsLimit(limit.accelerators()) && IsLimit(limit.cpu()) && IsLimit(limit.memory_gib());
+  for (const proto::DeviceAmount& device : limit.devices()) {
+    sound = sound && IsLimit(device.accelerators());
+    if (std::find(models.begin(), models.end(), device.model()) != models.end()) continue;
+    return NotFound("no queue has a quota of device model '" + Printable(device.model(), 63) +
+                    "': give one 'devices: {" + Printable(device.model(), 63) +
+                    ": N}' in the controller's file first");
+  }
+  if (!sound) {
+    return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");
+  }
+  spec::QueueSpec limited = *queue;
+  ApplyLimit(limit, limited);
+  limited = spec::WithModelDimensions(limited, models);
+  for (size_t r = 0; r < spec::kSharedResources + models.size(); ++r) {
+    if (limited.limit[r] >= limited.guarantee[r]) continue;
+    return FailedPrecondition(
+        "queue '" + name + "' is guaranteed " + spec::AmountText(r, limited.guarantee[r], models) +
+        "; its limit cannot be " + spec::AmountText(r, limited.limit[r], models));
+  }
+  return {};
+}
 
 void ApplyLimit(const proto::Amounts& limit, spec::QueueSpec& queue) {
   queue.limit[0] = WholeAmount(limit.accelerators(), 1000);

@@ -4,6 +4,7 @@
 // depend on what else runs: the scheduler applies those when it starts jobs.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -26,6 +27,12 @@ const spec::QueueSpec* RunTimeQueueOf(const spec::ControllerSpec& configuration,
 // Returns kPermissionDenied when a queue does not admit the job's user, and kFailedPrecondition
 // when the job expects to run for longer than its queue lets it.
 Status CheckRights(const spec::ControllerSpec& configuration, const proto::Job& job);
+
+// Returns kNotFound when there is no queue `name` or no quota of a device model that the limit
+// names, kInvalidArgument when an amount is no limit, and kFailedPrecondition when the limit is
+// below the guarantee of the queue.
+Status CheckNewLimit(const spec::ControllerSpec& configuration, const std::string& name,
+                     const proto::Amounts& limit);
 
 // Puts the limit that an operator has set in the place of the queue's own. Models that it does not
 // name keep theirs.

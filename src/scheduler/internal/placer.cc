@@ -103,6 +103,12 @@ int32_t LargestFit(const SlotTable& slots, const GroupRequest& group, Tier requi
   return LargestGang(*table, required, group.slice, group.slice_tier);
 }
 
+void Placer::Restart() {
+  random_ = Random(seed_);
+  small_.reset();
+  mix_ = 0;
+}
+
 bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {

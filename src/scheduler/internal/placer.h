@@ -44,6 +44,9 @@ class Placer {
       : seed_(other.seed_), random_(other.seed_), small_(other.small_), mix_(other.mix_) {}
   Placer& operator=(const Placer&) = delete;
 
+  // As new: the next state may have other nodes.
+  void Restart();
+
   // Places counts[g] tasks of each group g. Returns what it placed in `state`, uncommitted, or
   // nothing with the state as before; *failed_group is then the group that found no room.
   // Ranks count on from `first_rank`.

@@ -150,12 +150,16 @@ void State::InitGroups() {
 ShapeId State::Intern(const Shape& shape) {
   const ShapeId id = shapes_.Intern(shape);
   if (static_cast<uint32_t>(id) < allowed_.size()) return id;
+  allowed_.push_back(AllowedGroups(shape));
+  return id;
+}
+
+std::vector<uint64_t> State::AllowedGroups(const Shape& shape) const {
   std::vector<uint64_t> row((groups_.size() + 63) / 64);
   for (const GroupIndex group : groups_) {
     if (Allows(shape, group)) row[group / 64] |= uint64_t{1} << (group % 64);
   }
-  allowed_.push_back(std::move(row));
-  return id;
+  return row;
 }
 
 bool State::Allows(const Shape& shape, GroupIndex group) const {
@@ -427,6 +431,42 @@ void State::Commit() {
     const std::string differences = Recount();
     CHECK(differences.empty()) << differences;
   }
+}
+
+void State::MoveTo(const spec::Topology& topology, std::span<const NodeIndex> numbers,
+                   const std::vector<bool>& kept) {
+  CHECK(!has_uncommitted() && numbers.size() == size() && kept.size() == size());
+  State next(topology, verify_);
+  next.shapes_ = std::move(shapes_);
+  for (uint32_t shape = 0; shape < next.shapes_.size(); ++shape) {
+    next.allowed_.push_back(next.AllowedGroups(next.shapes_[static_cast<ShapeId>(shape)]));
+  }
+  for (NodeIndex old = 0; old < size(); ++old) {
+    const NodeIndex now = numbers[old];
+    if (kept[old]) {
+      const GroupIndex group = next.nodes_[now].group;
+      next.nodes_[now] = nodes_[old];
+      next.nodes_[now].group = group;
+    } else {
+      CHECK(newest_task_[old] == kNoTask) << "a node with tasks is of another kind";
+      next.nodes_[now].condition = nodes_[old].condition;
+      for (uint32_t device = 0; device < next.nodes_[now].devices; ++device) {
+        if ((nodes_[old].unhealthy >> device & 1) != 0) next.ApplyDevice(now, device, false);
+      }
+    }
+    next.newest_task_[now] = newest_task_[old];
+    next.health_[now] = health_[old];
+  }
+  next.tasks_ = std::move(tasks_);
+  for (TaskRecord& task : next.tasks_) {
+    if (task.owner != 0) task.node = numbers[task.node];
+  }
+  next.free_slots_ = std::move(free_slots_);
+  next.task_count_ = task_count_;
+  next.levels_ = next.Counted(false);
+  next.groupings_ = next.Counted(true);
+  *this = std::move(next);
+  Commit();
 }
 
 std::vector<std::vector<DomainCounters>> State::Counted(bool groupings) const {

@@ -177,6 +177,14 @@ class State {
   void Commit();
   bool has_uncommitted() const { return !log_.entries().empty(); }
 
+  // Continues on another topology, which outlives this: node i is node numbers[i] there, the others
+  // of its nodes have no tasks. Where kept[i] is false, the node is of another kind now and only
+  // its condition and the health of its devices stay. Requires that numbers rise, that such a node
+  // has no task, that the others are of kinds equal but for the name, equal device models and
+  // classes, and no uncommitted change. Shapes and slots of tasks stay; changes() begins anew.
+  void MoveTo(const spec::Topology& topology, std::span<const NodeIndex> numbers,
+              const std::vector<bool>& kept);
+
   // --- Tasks.
   const TaskRecord& task(TaskSlot task) const { return tasks_[static_cast<uint32_t>(task)]; }
   uint32_t task_count() const { return task_count_; }
@@ -225,6 +233,7 @@ class State {
   void ApplyDevice(NodeIndex node, uint32_t device, bool healthy);
   void Changed(NodeIndex node, const Contribution& before);
   void BumpVersions(NodeIndex node);
+  std::vector<uint64_t> AllowedGroups(const Shape& shape) const;
   void CompareCounters(bool groupings, std::string& differences) const;
   std::vector<std::vector<DomainCounters>> Counted(bool groupings) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -34,7 +35,8 @@ Status CheckCount(size_t count, size_t min, size_t max, std::string_view things)
 // Refuses empty names and names given twice. `name_of` gives each thing's name.
 template <typename Things, typename NameOf>
 Status CheckNames(const Things& things, std::string_view what, NameOf name_of) {
-  std::set<std::string_view> seen;
+  std::unordered_set<std::string_view> seen;  // looked up only, never walked
+  seen.reserve(things.size());
   for (const auto& thing : things) {
     const std::string& name = name_of(thing);
     if (name.empty()) return InvalidArgument("a " + std::string(what) + " has an empty name");
@@ -78,15 +80,20 @@ Status CheckKind(const NodeKind& kind, size_t models) {
 Status CheckNodes(const ClusterDeclaration& cluster) {
   // By level: which parent a domain lies in.
   std::vector<std::map<std::string_view, std::string_view>> parents(cluster.levels.size());
+  const DeclaredNode* previous = nullptr;
   for (const DeclaredNode& node : cluster.nodes) {
-    const std::string owner = "node '" + Printable(node.name, 60) + "'";
+    const auto owner = [&node] { return "node '" + Printable(node.name, 60) + "'"; };
     if (node.kind >= cluster.kinds.size()) {
-      return InvalidArgument(owner + " is of a kind that isn't declared");
+      return InvalidArgument(owner() + " is of a kind that isn't declared");
     }
     if (node.domains.size() != cluster.levels.size()) {
-      return InvalidArgument(owner + " names " + std::to_string(node.domains.size()) +
+      return InvalidArgument(owner() + " names " + std::to_string(node.domains.size()) +
                              " domains for " + std::to_string(cluster.levels.size()) + " levels");
     }
+    // Neighbours mostly lie in the same domains, which have been checked then.
+    const bool checked = previous != nullptr && node.domains == previous->domains;
+    previous = &node;
+    if (checked) continue;
     for (size_t level = 0; level + 1 < node.domains.size(); ++level) {
       // A node without a domain here has one of its own parent; nothing to contradict.
       if (node.domains[level].empty()) continue;
@@ -95,7 +102,7 @@ Status CheckNodes(const ClusterDeclaration& cluster) {
       if (!fresh && it->second != node.domains[level + 1]) {
         return InvalidArgument(cluster.levels[level] + " '" + Printable(it->first, 60) +
                                "' lies in " + cluster.levels[level + 1] + " '" +
-                               Printable(it->second, 60) + "' and, by " + owner + ", in '" +
+                               Printable(it->second, 60) + "' and, by " + owner() + ", in '" +
                                Printable(node.domains[level + 1], 60) + "'");
       }
     }
@@ -137,12 +144,18 @@ void SortByDomains(std::vector<DeclaredNode>& nodes, size_t levels) {
     std::map<std::string_view, uint32_t> first_seen;
     std::vector<uint32_t> rank(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
+      // Neighbours mostly lie in the same domain.
+      if (i > 0 && nodes[i].domains[level] == nodes[i - 1].domains[level]) {
+        rank[i] = rank[i - 1];
+        continue;
+      }
       const auto next = static_cast<uint32_t>(first_seen.size());
       rank[i] = first_seen.try_emplace(nodes[i].domains[level], next).first->second;
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return rank[a] < rank[b]; });
   }
+  if (std::is_sorted(order.begin(), order.end())) return;
   std::vector<DeclaredNode> sorted;
   sorted.reserve(nodes.size());
   for (const uint32_t i : order) sorted.push_back(std::move(nodes[i]));
@@ -190,7 +203,6 @@ void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
   for (const std::string& name : level_names) levels_.push_back({name, {}, {}});
   levels_.push_back({"cluster", {}, {}});
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    by_name_.emplace(nodes[i].name, i);
     nodes_.push_back({nodes[i].name, nodes[i].kind, 0, nodes[i].condition});
     Extend(levels_.back(), name_, i == 0, i, 0);
     // From the top down: a domain begins where its parent does, or where its name changes.
@@ -205,12 +217,21 @@ void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
       level.domain_of_node.push_back(static_cast<uint32_t>(level.domains.size() - 1));
     }
   }
+  by_name_.resize(nodes_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](uint32_t a, uint32_t b) { return nodes_[a].name < nodes_[b].name; });
 }
 
 Status Topology::AddClasses(const std::vector<DeclaredNode>& nodes,
                             const std::vector<std::string>& groupings) {
   std::map<NodeClass, uint16_t> known;
   for (size_t i = 0; i < nodes.size(); ++i) {
+    // Neighbours are mostly alike.
+    if (i > 0 && nodes[i].labels == nodes[i - 1].labels && nodes[i].taints == nodes[i - 1].taints) {
+      nodes_[i].node_class = nodes_[i - 1].node_class;
+      continue;
+    }
     NodeClass node_class{nodes[i].labels, nodes[i].taints};
     for (const std::string& label : groupings) node_class.labels.erase(label);
     const auto next = static_cast<uint16_t>(known.size());
@@ -256,9 +277,11 @@ void Topology::AddGroupings(const std::vector<DeclaredNode>& nodes,
 }
 
 std::optional<uint32_t> Topology::Find(std::string_view node_name) const {
-  const auto it = by_name_.find(node_name);
-  if (it == by_name_.end()) return std::nullopt;
-  return it->second;
+  const auto it = std::lower_bound(
+      by_name_.begin(), by_name_.end(), node_name,
+      [&](uint32_t node, std::string_view name) { return nodes_[node].name < name; });
+  if (it == by_name_.end() || nodes_[*it].name != node_name) return std::nullopt;
+  return *it;
 }
 
 std::optional<uint16_t> Topology::FindModel(std::string_view model_name) const {

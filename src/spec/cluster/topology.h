@@ -154,6 +154,8 @@ class Topology {
   std::span<const Grouping> groupings() const { return groupings_; }
 
   std::optional<uint32_t> Find(std::string_view node_name) const;
+  // The numbers of all nodes, in the order of their names.
+  std::span<const uint32_t> by_name() const { return by_name_; }
   std::optional<uint16_t> FindModel(std::string_view model_name) const;
   std::optional<uint32_t> FindLevel(std::string_view level_name) const;
 
@@ -173,7 +175,7 @@ class Topology {
   std::vector<std::string> counted_;
   std::vector<Level> levels_;
   std::vector<Grouping> groupings_;
-  std::map<std::string, uint32_t, std::less<>> by_name_;
+  std::vector<uint32_t> by_name_;
 };
 
 // A node kind with `devices` devices of one model in `islands` equal islands, a rail for each

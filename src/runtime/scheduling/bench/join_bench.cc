@@ -23,6 +23,8 @@
 namespace longhaul::runtime::scheduling {
 namespace {
 
+using scheduler::DecisionKind;
+
 constexpr int kNodes = 5'000;
 constexpr int kJoining = 20;
 constexpr int kQueues = 20;
@@ -63,10 +65,18 @@ proto::Job RandomJob(int number, bool declared, Random& random) {
 // Carries out what was decided; jobs that have to stop have stopped.
 void Obey(ClusterScheduler& scheduler, const std::vector<Verdict>& verdicts, Instant now) {
   for (const Verdict& verdict : verdicts) {
-    if (verdict.kind == scheduler::DecisionKind::kStart) {
-      scheduler.Confirm(verdict.job, verdict.transaction, true, now);
-    } else if (verdict.kind == scheduler::DecisionKind::kStop) {
-      scheduler.Stopped(verdict.job, now);
+    switch (verdict.kind) {
+      case DecisionKind::kSuspend:
+      case DecisionKind::kEvict:
+      case DecisionKind::kUndo:
+        scheduler.Stopped(verdict.job, now);
+        break;
+      case DecisionKind::kMove:
+        scheduler.Stopped(verdict.job, now);
+        scheduler.Confirm(verdict.job, verdict.transaction, true, now);
+        break;
+      default:
+        scheduler.Confirm(verdict.job, verdict.transaction, true, now);
     }
   }
 }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/scheduling/declared_cluster.h"
+#include "runtime/scheduling/configuration/declared_cluster.h"
 
 namespace longhaul::runtime::scheduling {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace longhaul::scheduler::internal {
 
@@ -169,12 +170,15 @@ int32_t HostChooser::Append(const LeafProblem& problem, std::span<const int32_t>
   const int32_t excess = ReduceExcess(least, -left);
 
   size_t last = tasks.size();
+  int32_t hosts_left = std::accumulate(taken_.begin(), taken_.end(), 0);
   for (const int32_t leaf : leaves) {
     const int32_t end = problem.tree->Last(kLeafTier, leaf);
-    for (int32_t host = problem.tree->First(kLeafTier, leaf); host < end; ++host) {
+    for (int32_t host = problem.tree->First(kLeafTier, leaf); host < end && hosts_left > 0;
+         ++host) {
       const int32_t value = problem.Units(problem.slots->OnHost(host));
       if (value == 0 || taken_[static_cast<size_t>(value)] == 0) continue;
       --taken_[static_cast<size_t>(value)];
+      --hosts_left;
       last = tasks.size();
       tasks.push_back({host, value * problem.host_slice});
     }

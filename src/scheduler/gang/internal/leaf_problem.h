@@ -19,7 +19,10 @@ struct LeafProblem {
   // Reads the request against the slots. Keeps its memory between calls.
   void Load(const SlotTable& slots, const EqualTasksRequest& request);
 
-  int32_t Units(int32_t slots_on_host) const { return slots_on_host / host_slice; }
+  // A division of every host's slots would cost more than all else of a placement.
+  int32_t Units(int32_t slots_on_host) const {
+    return host_slice == 1 ? slots_on_host : slots_on_host / host_slice;
+  }
   int32_t CapacityOf(Tier tier, int32_t domain) const {
     return capacity[static_cast<size_t>(tier)][static_cast<size_t>(domain)];
   }

@@ -1,4 +1,4 @@
-#include "runtime/scheduling/declared_cluster.h"
+#include "runtime/scheduling/configuration/declared_cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

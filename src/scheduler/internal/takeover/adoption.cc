@@ -1,9 +1,10 @@
-#include "scheduler/internal/adoption.h"
+#include "scheduler/internal/takeover/adoption.h"
 
 #include <algorithm>
 
 #include "base/hash.h"
 #include "scheduler/internal/take_event.h"
+#include "scheduler/internal/takeover/renumbering.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -13,10 +14,15 @@ class Adoption {
  public:
   Adoption(const SchedulerState& before, SchedulerState& state,
            const std::function<void(JobRequest&)>& change)
-      : before_(before), state_(state), change_(change) {
-    same_nodes_ = SameNodes();
+      : before_(before),
+        state_(state),
+        change_(change),
+        numbers_(*before.topology, *before.tree, *state.topology, *state.tree) {
     same_queues_ = SameQueues();
-    NumberNodes();
+    old_of_.assign(state.resources.size(), std::nullopt);
+    for (NodeIndex old = 0; old < before.resources.size(); ++old) {
+      if (numbers_.Of(old) < state.resources.size()) old_of_[numbers_.Of(old)] = old;
+    }
   }
 
   void Run() {
@@ -45,21 +51,6 @@ class Adoption {
   }
 
  private:
-  bool SameNodes() const {
-    if (before_.topology->size() != state_.topology->size()) return false;
-    const auto& old = before_.topology->levels();
-    const auto& now = state_.topology->levels();
-    if (old.size() != now.size() || before_.tree->tiers() != state_.tree->tiers()) return false;
-    for (NodeIndex node = 0; node < state_.topology->size(); ++node) {
-      if (before_.topology->node(node).name != state_.topology->node(node).name) return false;
-      const auto host = static_cast<int32_t>(node);
-      for (Tier tier = kLeafTier; tier < state_.tree->tiers(); ++tier) {
-        if (before_.tree->DomainOf(tier, host) != state_.tree->DomainOf(tier, host)) return false;
-      }
-    }
-    return true;
-  }
-
   bool SameQueues() const {
     if (before_.queues.size() != state_.queues.size()) return false;
     for (size_t q = 0; q < state_.queues.size(); ++q) {
@@ -67,48 +58,6 @@ class Adoption {
       if (before_.queues.name(queue) != state_.queues.name(queue)) return false;
     }
     return true;
-  }
-
-  // By name. Neighbours mostly stay neighbours, so few names have to be searched for.
-  void NumberNodes() {
-    const NodeIndex none = state_.resources.size();
-    old_of_.assign(none, std::nullopt);
-    NodeIndex guess = 0;
-    for (NodeIndex old = 0; old < before_.topology->size(); ++old) {
-      const std::string& name = before_.topology->node(old).name;
-      const bool same = guess < none && state_.topology->node(guess).name == name;
-      const NodeIndex now = same ? guess : state_.topology->Find(name).value_or(none);
-      renumbered_.push_back(now);
-      if (now == none) continue;
-      old_of_[now] = old;
-      guess = now + 1;
-    }
-  }
-
-  NodeIndex Renumbered(NodeIndex node) const {
-    return node < renumbered_.size() ? renumbered_[node] : state_.resources.size();
-  }
-
-  // The domain of the same level and name; nothing when there is none.
-  std::optional<int32_t> RenumberedDomain(Tier tier, int32_t domain) const {
-    if (same_nodes_ || tier == kClusterTier) return domain;
-    if (tier == kHostTier) {
-      const NodeIndex host = Renumbered(static_cast<NodeIndex>(domain));
-      if (host >= state_.resources.size()) return std::nullopt;
-      return static_cast<int32_t>(host);
-    }
-    const auto& old = before_.topology->levels();
-    const auto& now = state_.topology->levels();
-    const auto level = static_cast<size_t>(tier);
-    if (tier >= state_.tree->tiers() || tier >= before_.tree->tiers() || level >= old.size() ||
-        level >= now.size() || old[level].name != now[level].name) {
-      return std::nullopt;
-    }
-    const std::string& name = old[level].domains[static_cast<size_t>(domain)].name;
-    for (size_t d = 0; d < now[level].domains.size(); ++d) {
-      if (now[level].domains[d].name == name) return static_cast<int32_t>(d);
-    }
-    return std::nullopt;
   }
 
   void TakeClocks() {
@@ -161,7 +110,7 @@ class Adoption {
     state_.resources.Commit();
     state_.queues.SetCapacity(capacity);
     for (const auto& [leaf, losses] : before_.leaf_losses) {
-      if (const auto now = RenumberedDomain(kLeafTier, leaf)) state_.leaf_losses[*now] = losses;
+      if (const auto now = numbers_.OfDomain(kLeafTier, leaf)) state_.leaf_losses[*now] = losses;
     }
   }
 
@@ -179,7 +128,7 @@ class Adoption {
 
   void TakeLinks() {
     for (const auto& [domain, health] : before_.links) {
-      const auto now = RenumberedDomain(domain.first, domain.second);
+      const auto now = numbers_.OfDomain(domain.first, domain.second);
       if (now) state_.links[{domain.first, *now}] = health;
     }
   }
@@ -213,8 +162,8 @@ class Adoption {
     adopted.evictions = job.evictions;
     adopted.lost = job.lost;
     adopted.tasks = before_.PlacementsOf(job);
-    for (TaskPlacement& task : adopted.tasks) task.node = Renumbered(task.node);
-    for (const NodeIndex node : job.leaving_nodes) adopted.leaving.push_back(Renumbered(node));
+    for (TaskPlacement& task : adopted.tasks) task.node = numbers_.Of(task.node);
+    for (const NodeIndex node : job.leaving_nodes) adopted.leaving.push_back(numbers_.Of(node));
     return adopted;
   }
 
@@ -252,7 +201,7 @@ class Adoption {
     taken.started_in_round = job.started_in_round;
     taken.refusals = job.refusals;
     for (const NodeIndex node : job.refused_by) {
-      if (Renumbered(node) < state_.resources.size()) taken.refused_by.insert(Renumbered(node));
+      if (numbers_.Of(node) < state_.resources.size()) taken.refused_by.insert(numbers_.Of(node));
     }
     if (!taken.lost.empty() && !job.lost.empty()) taken.lost_since = job.lost_since;
     if (taken.lost.size() == job.lost.size()) {
@@ -279,29 +228,8 @@ class Adoption {
     if (job == nullptr || job->placed) return std::nullopt;
     if (state_.queues.CheckUser(state_.MinimumOf(*job)))
       return std::nullopt;  // by limits that are new
-    Reservation now = old;
-    now.queue = job->queue;
-    if (same_nodes_) return now;
-    const auto domain = RenumberedDomain(old.tier, old.domain);
-    if (!domain) return std::nullopt;
-    now.domain = *domain;
-    now.first_host = 0;
-    int32_t last = state_.tree->hosts();
-    if (old.tier != kClusterTier) {
-      now.first_host = state_.tree->FirstHost(old.tier, now.domain);
-      last = state_.tree->LastHost(old.tier, now.domain);
-    }
-    // Hosts that are new are none that the promise counted on.
-    now.gpus_at_start.assign(static_cast<size_t>(last - now.first_host), 0);
-    for (size_t i = 0; i < old.gpus_at_start.size(); ++i) {
-      const NodeIndex node =
-          Renumbered(static_cast<NodeIndex>(old.first_host) + static_cast<NodeIndex>(i));
-      const auto host = static_cast<int32_t>(node);
-      if (node >= state_.resources.size() || host < now.first_host || host >= last) {
-        return std::nullopt;
-      }
-      now.gpus_at_start[static_cast<size_t>(host - now.first_host)] = old.gpus_at_start[i];
-    }
+    auto now = numbers_.Of(old);
+    if (now) now->queue = job->queue;
     return now;
   }
 
@@ -325,7 +253,7 @@ class Adoption {
     state_.claims_spared = before_.claims_spared;
     state_.freed_after_walk = before_.freed_after_walk;
     state_.planning_rounds = before_.planning_rounds;
-    const bool same = same_nodes_ && LinesFit() && whole_ && !change_ &&
+    const bool same = numbers_.same() && LinesFit() && whole_ && !change_ &&
                       HashOf(before_.policy) == HashOf(state_.policy) && SameLimits();
     if (!same) {
       ++state_.quota_version;
@@ -361,9 +289,8 @@ class Adoption {
   const SchedulerState& before_;
   SchedulerState& state_;
   const std::function<void(JobRequest&)>& change_;
-  std::vector<NodeIndex> renumbered_;             // by old number; none: the number of nodes
+  Renumbering numbers_;
   std::vector<std::optional<NodeIndex>> old_of_;  // by new number
-  bool same_nodes_ = false;
   bool same_queues_ = false;
   bool shapes_fit_ = false;
   bool whole_ = true;  // every job as it was

@@ -1,4 +1,4 @@
-#include "runtime/scheduling/declared_cluster.h"
+#include "runtime/scheduling/configuration/declared_cluster.h"
 
 #include <algorithm>
 #include <map>
@@ -163,22 +163,28 @@ Result<spec::Topology> DeclaredCluster::MakeTopology(std::span<const JoinedNode>
   for (spec::NodeKind& kind : cluster.kinds) {
     kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * slots_per_accelerator;
   }
+  // Both are in the order of names.
+  std::vector<const JoinedNode*> joined_as(cluster.nodes.size(), nullptr);
+  std::vector<const JoinedNode*> undeclared;
+  auto declared_at = index_.begin();
+  for (const JoinedNode& node : joined) {
+    while (declared_at != index_.end() && declared_at->first < node.name) ++declared_at;
+    if (declared_at != index_.end() && declared_at->first == node.name) {
+      joined_as[declared_at->second] = &node;
+    } else {
+      undeclared.push_back(&node);
+    }
+  }
   KindTable kinds(cluster, slots_per_accelerator);
-  for (spec::DeclaredNode& node : cluster.nodes) {
-    const auto at = std::lower_bound(
-        joined.begin(), joined.end(), node.name,
-        [](const JoinedNode& each, const std::string& name) { return each.name < name; });
-    if (at == joined.end() || at->name != node.name) {
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    spec::DeclaredNode& node = cluster.nodes[i];
+    if (joined_as[i] == nullptr) {
       node.condition = NodeCondition::kDown;
       continue;
     }
     const spec::NodeKind& declared = declared_kinds[node.kind];
-    node.kind = kinds.Find(at->facts, declared.model, &declared);
-    node.condition = at->condition;
-  }
-  std::vector<const JoinedNode*> undeclared;
-  for (const JoinedNode& node : joined) {
-    if (!index_.contains(node.name)) undeclared.push_back(&node);
+    node.kind = kinds.Find(joined_as[i]->facts, declared.model, &declared);
+    node.condition = joined_as[i]->condition;
   }
   std::sort(undeclared.begin(), undeclared.end(), [](const JoinedNode* a, const JoinedNode* b) {
     return scheduler::NaturalLess(a->name, b->name);
