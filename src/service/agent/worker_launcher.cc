@@ -9,6 +9,7 @@
 #include "io/process/process.h"
 #include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
+#include "service/trainer_program.h"
 
 namespace longhaul::service {
 namespace {
@@ -143,6 +144,7 @@ Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
                                                    const std::string& run_directory) {
   std::unique_ptr<ForkServerLink>& parent = fork_servers_[job];
   if (parent == nullptr || !parent->alive()) {
+    if (trainer_.empty()) return NoTrainer();
     const std::string logs = run_directory + "/logs";
     RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
     ASSIGN_OR_RETURN(parent, ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log"));
