@@ -73,6 +73,7 @@ class WorkerLauncher {
   io::EventLoop& loop_;
   const std::string trainer_;
   const std::string worker_library_ = FindWorkerLibrary();
+  const std::string python_packages_ = FindPythonPackages();
   const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
   SilenceWatch silence_;
