@@ -10,6 +10,11 @@ import sys
 import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The trainer, where it is built, and what tools/package writes.
+OPTIONAL = {"bin/longhaul-trainer", "share/doc/longhaul-trainer/copyright",
+            "share/doc/longhaul-trainer/longhaul-trainer.cdx.json",
+            "share/doc/longhaul/longhaul.cdx.json"}
 PROGRAM = r"""
 #include <longhaul.h>
 #include <stddef.h>
@@ -70,13 +75,23 @@ class InstallTest(unittest.TestCase):
 
     def test_nothing_but_programs_library_header_and_package_files_is_installed(self):
         found = {str(path.relative_to(self.prefix)) for path in self.prefix.rglob("*")
-                 if path.is_file()} - {"bin/longhaul-trainer"}
-        self.assertEqual(found, {
+                 if path.is_file()} - OPTIONAL
+        package = {f"lib/longhaul/python/longhaul/{path.name}"
+                   for path in (ROOT / "python/longhaul").iterdir() if path.suffix != ".pyc"}
+        self.assertEqual(found, (package - {"lib/longhaul/python/longhaul/__pycache__"}) | {
             "bin/longhaul", "include/longhaul.h", "lib/liblonghaul.so",
+            "share/bash-completion/completions/longhaul", "share/man/man1/longhaul.1",
             "lib/cmake/longhaul/longhaul-config.cmake",
             "lib/cmake/longhaul/longhaul-config-release.cmake",
             "lib/cmake/longhaul/longhaul-config-version.cmake",
-            "lib/pkgconfig/longhaul.pc", "share/doc/longhaul/LICENSE"})
+            "lib/pkgconfig/longhaul.pc", "share/doc/longhaul/copyright"})
+
+    def test_a_python_finds_the_package_and_the_package_finds_the_library(self):
+        code = ("import longhaul, longhaul._library as l; l.load(l.find_library()); "
+                "print(l.find_library())")
+        text = run("/usr/bin/python3", "-B", "-c", code, env=self.environment(
+            PYTHONPATH=str(self.prefix / "lib/longhaul/python")))
+        self.assertEqual(text, f"{self.prefix.resolve()}/lib/liblonghaul.so\n")
 
     def test_a_c_program_finds_the_library_by_pkg_config(self):
         flags = run("pkg-config", "--cflags", "--libs", "longhaul", env=self.environment(

@@ -96,6 +96,9 @@ class TensorInfo(NamedTuple):
     part: Optional[PartInfo] = None  # None: the tensor is whole
 
 
+# Where liblonghaul.so lies, seen from this folder: beside this file, in the wheel, and in an installation
+# whose packages are in lib/longhaul/python.
+_PLACES = ("liblonghaul.so", "lib/liblonghaul.so", "../../../liblonghaul.so")
 _REMEDY = ("set LONGHAUL_LIBRARY to the path of liblonghaul.so, which `longhaul` installs and "
            "`ninja longhaul_worker_shared` builds")
 
@@ -103,14 +106,19 @@ _REMEDY = ("set LONGHAUL_LIBRARY to the path of liblonghaul.so, which `longhaul`
 def find_library() -> str:
     """Returns the path of liblonghaul.so; raises LibraryNotFound if it is not found."""
     named = os.environ.get("LONGHAUL_LIBRARY")
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblonghaul.so")
-    for path in (named, beside if os.path.exists(beside) else None,
-                 ctypes.util.find_library("longhaul")):
-        if path:
+    if named:
+        return named
+    folder = os.path.dirname(os.path.realpath(__file__))
+    for place in _PLACES:
+        path = os.path.normpath(os.path.join(folder, place))
+        if os.path.exists(path):
             return path
+    found = ctypes.util.find_library("longhaul")
+    if found:
+        return found
     raise LibraryNotFound(FAILED_PRECONDITION,
-                          "liblonghaul.so is neither named by LONGHAUL_LIBRARY nor at "
-                          f"{beside} nor where the system looks: {_REMEDY}")
+                          "liblonghaul.so is neither named by LONGHAUL_LIBRARY nor in "
+                          f"{folder} nor where the system looks: {_REMEDY}")
 
 
 def load(path: str) -> CDLL:

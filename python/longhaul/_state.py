@@ -232,16 +232,34 @@ def fresh(count: int) -> Any:
     return memory_
 
 
+def _torch_for(tensor: str, dtype_name: str) -> Tuple[Any, Any]:
+    """Returns PyTorch and its dtype of this name; raises an error with the remedy if it has none."""
+    install = f"{sys.executable} -m pip install --upgrade torch"
+    try:
+        import torch
+        torch.frombuffer
+    except ImportError as error:
+        first = (str(error).splitlines() or ["no reason given"])[0]
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        reason = (f"which {sys.executable} does not have: run {install}" if absent else
+                  f"which {sys.executable} cannot load ({first}); it may be built for another "
+                  f"Python: run {install} --force-reinstall")
+    except AttributeError:
+        reason = f"but PyTorch {torch.__version__} is too old, expected at least 1.10: run {install}"
+    else:
+        dtype = getattr(torch, dtype_name, None)
+        if dtype is not None:
+            return torch, dtype
+        reason = (f"but PyTorch {torch.__version__} is too old for its dtype {dtype_name}: "
+                  f"run {install}")
+    raise LonghaulError(FAILED_PRECONDITION, f"{tensor} is a tensor of PyTorch, {reason}")
+
+
 def view(info: TensorInfo, kind: str, value: Any) -> Any:
     """Returns a tensor over these bytes, without a copy. `value` was returned by `fresh`."""
     _, numpy_name, torch_name = _DTYPES[info.dtype]
     if kind == "torch" or numpy_name is None:
-        try:
-            import torch
-        except ImportError:
-            raise LonghaulError(FAILED_PRECONDITION, f"{info.name} is a tensor of PyTorch, which "
-                                                     "this Python cannot import") from None
-        dtype = getattr(torch, torch_name)
+        torch, dtype = _torch_for(info.name, torch_name)
         if not value:
             return torch.empty(info.shape, dtype=dtype)
         return torch.frombuffer(value, dtype=dtype).reshape(info.shape)

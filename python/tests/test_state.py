@@ -3,11 +3,15 @@
 import gc
 import json
 import math
+import pathlib
 import resource
+import sys
+import tempfile
 import unittest
+import unittest.mock
 
 import longhaul
-from longhaul import LonghaulError, _state
+from longhaul import LonghaulError, TensorInfo, _state
 
 try:
     import numpy
@@ -30,6 +34,40 @@ def round_trip(state):
         content[:] = saved
         copies.append(_state.view(tensor.info, kind, content))
     return _state.unflatten(_state.pad(tree).rstrip(), copies)
+
+
+class WithoutGoodTorch(unittest.TestCase):
+    """A saved tensor of PyTorch, restored where PyTorch is absent, broken or too old."""
+
+    def error_with(self, source):
+        """The message where `source` is PyTorch's module; None: there is no PyTorch."""
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.dict(sys.modules), \
+                unittest.mock.patch.object(sys, "path", [folder]):
+            for name in [name for name in sys.modules if name.split(".")[0] == "torch"]:
+                del sys.modules[name]
+            if source is not None:
+                pathlib.Path(folder, "torch.py").write_text(source)
+            info = TensorInfo("model.weight", "BF16", (2,))
+            with self.assertRaises(LonghaulError) as caught:
+                _state.view(info, "torch", _state.fresh(4))
+        self.assertNotIn("\n", str(caught.exception))
+        return str(caught.exception)
+
+    def test_the_error_names_the_tensor_the_reason_and_the_remedy(self):
+        install = f"run {sys.executable} -m pip install --upgrade torch"
+        for source, reason in (
+                (None, f"which {sys.executable} does not have: {install}"),
+                ("import torch._C", "No module named 'torch._C'.*; it may be built for another "
+                 f"Python: {install} --force-reinstall"),
+                ("raise ImportError('undefined symbol: x\\nmore')",
+                 rf"cannot load \(undefined symbol: x\); .*{install} --force-reinstall"),
+                ("__version__ = '1.9.0'", f"PyTorch 1.9.0 is too old, expected at least 1.10: {install}"),
+                ("__version__ = '1.13.1'\nfrombuffer = None",
+                 f"PyTorch 1.13.1 is too old for its dtype bfloat16: {install}")):
+            with self.subTest(source=source):
+                self.assertRegex(self.error_with(source),
+                                 "^model.weight is a tensor of PyTorch, .*" + reason)
 
 
 class State(unittest.TestCase):

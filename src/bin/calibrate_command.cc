@@ -410,9 +410,7 @@ int RunCalibrate(const Flags& flags) {
                            "--output"));
   }
   const std::string trainer = service::FindTrainer();
-  if (trainer.empty()) {
-    return Fail(NotFound("longhaul-trainer is not beside this program: set LONGHAUL_TRAINER"));
-  }
+  if (trainer.empty()) return Fail(service::NoTrainer());
   Watcher watcher;
   ProgressView view;
   const Instant began = io::MonotonicNow();

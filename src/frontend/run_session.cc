@@ -34,6 +34,7 @@
 #include "io/files/private_files.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
+#include "service/trainer_program.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -537,6 +538,9 @@ int Run(const RunOptions& options) {
   if (!job.ok()) return refuse(job.status(), kExitUsage);
   const Result<ClusterSize> size = SizeFor(options, *job);
   if (options.controller.empty() && !size.ok()) return refuse(size.status(), kExitUsage);
+  if (options.controller.empty() && job->built_in() && service::FindTrainer().empty()) {
+    return refuse(service::NoTrainer(), kExitFailure);  // before the run folder is made
+  }
   Result<RunDirectory> directory = MakeRunDirectory(
       options.run_directory, job->name, options.resume, kPreviousRunLimit,
       [](const std::string& owner) {

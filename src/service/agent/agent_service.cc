@@ -39,11 +39,10 @@ std::string HostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-// The built-in trainer's program.
+// The built-in trainer's program; empty when there is none.
 std::string TrainerPath(const AgentOptions& options) {
   if (!options.trainer.empty()) return options.trainer;
-  const std::string found = FindTrainer();
-  return found.empty() ? "longhaul-trainer" : found;  // not there: the start of a job says so
+  return FindTrainer();
 }
 
 // Where a job's artefacts go when it doesn't say.

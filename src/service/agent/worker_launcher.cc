@@ -9,6 +9,7 @@
 #include "io/process/process.h"
 #include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
+#include "service/trainer_program.h"
 
 namespace longhaul::service {
 namespace {
@@ -26,7 +27,8 @@ bool IsPermanent(const Status& status) {
 Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWorker& order,
                                                          const std::string& error_file,
                                                          const std::string& worker_api,
-                                                         const std::string& library) {
+                                                         const std::string& library,
+                                                         const std::string& python_packages) {
   const proto::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
   for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
@@ -53,6 +55,11 @@ Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWor
   environment["LONGHAUL_AGENT_SOCKET"] = worker_api;
   environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
   if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
+  if (!python_packages.empty()) {
+    // Last, so that folders that the user names come first.
+    std::string& path = environment["PYTHONPATH"];
+    path += (path.empty() ? "" : ":") + python_packages;
+  }
   // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
   const bool reads_output = !start.job().workload().step_pattern().empty();
   if (reads_output) environment.try_emplace("PYTHONUNBUFFERED", "1");
@@ -88,7 +95,7 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
       OpenWorkerOutput(run_directory, order.worker.attempt, order.worker.rank);
   if (!output.ok()) return Fail(order.worker, output.status());
   Result<std::map<std::string, std::string>> environment =
-      EnvironmentOf(order, output->error_path, worker_api, worker_library_);
+      EnvironmentOf(order, output->error_path, worker_api, worker_library_, python_packages_);
   if (!environment.ok()) return Fail(order.worker, environment.status());
   if (order.start->job().workload().built_in()) {
     ForkWarm(order, run_directory, *environment, *std::move(output));
@@ -143,6 +150,7 @@ Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
                                                    const std::string& run_directory) {
   std::unique_ptr<ForkServerLink>& parent = fork_servers_[job];
   if (parent == nullptr || !parent->alive()) {
+    if (trainer_.empty()) return NoTrainer();
     const std::string logs = run_directory + "/logs";
     RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
     ASSIGN_OR_RETURN(parent, ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log"));

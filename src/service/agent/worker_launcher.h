@@ -33,7 +33,7 @@ class WorkerLauncher {
  public:
   // `report` receives WorkerForked and WorkerGone, and for commands WorkerOutputStep and
   // WorkerQuiet, on the loop's thread. All calls on that thread. `trainer` is the built-in
-  // trainer's program. `loop` must outlive this.
+  // trainer's program, or empty: its workers then fail with NoTrainer(). `loop` must outlive this.
   WorkerLauncher(io::EventLoop& loop, std::string trainer,
                  std::function<void(runtime::AgentInput)> report);
   // Kills and reaps all remaining workers.
@@ -73,6 +73,7 @@ class WorkerLauncher {
   io::EventLoop& loop_;
   const std::string trainer_;
   const std::string worker_library_ = FindWorkerLibrary();
+  const std::string python_packages_ = FindPythonPackages();
   const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
   SilenceWatch silence_;

@@ -25,4 +25,17 @@ std::string FindWorkerLibraryFrom(const std::string& directory, const char* name
   return "";
 }
 
+std::string FindPythonPackages() {
+  const auto directory = io::ProgramDirectory();
+  return FindPythonPackagesFrom(directory.ok() ? *directory : "");
+}
+
+std::string FindPythonPackagesFrom(const std::string& directory) {
+  if (directory.empty()) return "";
+  const std::filesystem::path path = directory + "/../lib/longhaul/python";
+  std::error_code error;
+  const bool found = std::filesystem::is_regular_file(path / "longhaul" / "__init__.py", error);
+  return found ? path.lexically_normal().string() : "";
+}
+
 }  // namespace longhaul::service

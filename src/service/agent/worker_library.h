@@ -1,4 +1,4 @@
-// Finds liblonghaul.so for workers that load the worker API at run time (the Python package).
+// Finds liblonghaul.so and the Python package for workers that load the worker API at run time.
 #pragma once
 
 #include <string>
@@ -11,5 +11,13 @@ std::string FindWorkerLibrary();
 
 // The same for a program in `directory` and this value of $LONGHAUL_LIBRARY (null: not set).
 std::string FindWorkerLibraryFrom(const std::string& directory, const char* named);
+
+// Returns the folder that contains the Python package `longhaul` and nothing else, so that a
+// worker's Python can import it without a copy of its own: ../lib/longhaul/python of this program's
+// folder (an installation); empty when there is none.
+std::string FindPythonPackages();
+
+// The same for a program in `directory`.
+std::string FindPythonPackagesFrom(const std::string& directory);
 
 }  // namespace longhaul::service

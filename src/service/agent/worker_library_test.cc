@@ -27,5 +27,19 @@ TEST(FindWorkerLibrary, LooksAtItsNameThenBesideThenInFolders) {
   fs::remove_all(build);
 }
 
+TEST(FindPythonPackages, LooksInTheInstallationOfTheProgram) {
+  std::string pattern = testing::TempDir() + "/python_packages_XXXXXX";
+  const fs::path prefix = fs::path(::mkdtemp(pattern.data())).lexically_normal();
+  const fs::path packages = prefix / "lib" / "longhaul" / "python";
+  fs::create_directories(prefix / "bin");
+  EXPECT_EQ(FindPythonPackagesFrom(prefix / "bin"), "");
+  fs::create_directories(packages / "longhaul");
+  EXPECT_EQ(FindPythonPackagesFrom(prefix / "bin"), "") << "an empty folder is no package";
+  std::ofstream{packages / "longhaul" / "__init__.py"} << "";
+  EXPECT_EQ(FindPythonPackagesFrom(prefix / "bin"), packages);
+  EXPECT_EQ(FindPythonPackagesFrom(""), "");
+  fs::remove_all(prefix);
+}
+
 }  // namespace
 }  // namespace longhaul::service
