@@ -151,6 +151,28 @@ TEST(Patience, GivesASingleTaskAnotherNode) {
   EXPECT_EQ(world.Count(DecisionKind::kEvict), 0u);
 }
 
+// An elastic gang that holds fewer tasks than its minimum has nothing to spare: it is stopped as a
+// whole, or left alone where it may only shrink.
+TEST(Patience, AGangBelowItsMinimumDoesNotShrink) {
+  for (const Preemption preemption : {Preemption::kRequeue, Preemption::kShrink}) {
+    SCOPED_TRACE(static_cast<int>(preemption));
+    Policy policy;
+    policy.repair_patience = minutes(10);
+    World world(1, 1, 3, {}, policy);
+    world.Submit("gang", 5, 4, "", [&](JobRequest& job) {
+      job.groups[0].desired = 6;
+      job.preemption = preemption;
+    });
+    world.Tell(NodeChanged{world.NodeName(2), spec::NodeCondition::kDown});
+    ASSERT_EQ(world.NodesOf("gang"), (std::vector<NodeIndex>{0, 0, 1, 1}));
+    world.Submit("urgent", 1, 4, "", [](JobRequest& job) { job.priority = 10; });
+    EXPECT_EQ(world.Count(DecisionKind::kShrink), 0u);
+    const bool may_stop = preemption == Preemption::kRequeue;
+    EXPECT_EQ(world.Runs("urgent"), may_stop);
+    EXPECT_EQ(world.Count(DecisionKind::kEvict), may_stop ? 1u : 0u);
+  }
+}
+
 TEST(OneTaskAHost, LiesInOneLeafAlthoughAnotherHasMoreSlots) {
   World world(1, 2, 3);
   world.Occupy({});

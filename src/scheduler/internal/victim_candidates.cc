@@ -16,10 +16,12 @@ bool WithinBudget(const SchedulerState& state, const JobEntry& job) {
   return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
 }
 
+// The elastic steps that the job holds beyond its minimum. None where it has lost tasks and waits
+// for others with fewer than its minimum.
 int32_t SparePieces(const JobEntry& job) {
   if (!IsElastic(job)) return 0;
   const GroupRequest& group = job.request->groups[0];
-  return (static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
+  return std::max(0, static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
 }
 
 // What the candidate gives back with its spare pieces.

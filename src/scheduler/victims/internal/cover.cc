@@ -32,6 +32,7 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
     CHECK(job >= 0 && static_cast<size_t>(job) < all_jobs.size()) << "job " << job;
     const VictimJob& from = all_jobs[static_cast<size_t>(job)];
     CHECK(from.cost >= 0 && from.cost <= kMaxVictimCost) << "job " << job << " costs " << from.cost;
+    CHECK(from.max_shrunk >= 0) << "job " << job << " may give up " << from.max_shrunk;
     jobs.push_back({job, from.cost, from.max_shrunk, from.may_stop, {}});
   }
   for (const int32_t piece : seen) {
