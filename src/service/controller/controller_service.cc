@@ -14,6 +14,7 @@
 #include "service/controller/submission/machine_facts.h"
 #include "service/controller/submission/submission.h"
 #include "service/controller/token.h"
+#include "service/http/web_origin.h"
 #include "service/trainer_program.h"
 #include "spec/queue/controller_file.h"
 

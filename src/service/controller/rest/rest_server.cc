@@ -6,6 +6,7 @@
 #include "io/clock.h"
 #include "io/log/log.h"
 #include "service/controller/token.h"
+#include "service/http/web_origin.h"
 
 namespace longhaul::service {
 namespace {
@@ -122,10 +123,6 @@ Result<HostPort> ParseHostPort(const std::string& text) {
   return parsed;
 }
 
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
                        PrepareJob prepare)
     : options_(options),
@@ -196,6 +193,10 @@ bool RestServer::HasToken(const HttpRequest& request) const {
 }
 
 std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+  if (const auto foreign = RefuseForeignOrigin(request, !options_.allow_remote)) {
+    if (foreign->status != 403) return Refuse(*foreign);
+    return ToHttp(ErrorResponse(403, "permission_denied", foreign->message));
+  }
   // Without the token nobody may send a body: there are few places for those.
   const bool open_to_all = request.path == "/v1/healthz" && request.body_bytes == 0;
   if (!open_to_all && !HasToken(request)) {

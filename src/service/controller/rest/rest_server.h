@@ -1,4 +1,4 @@
-// The REST API over HTTP: bearer token, media types, limits, server-sent events.
+// The REST API over HTTP: bearer token, origins, media types, limits, server-sent events.
 //
 // Plain HTTP, so it listens on loopback only, unless the options allow remote clients because a TLS
 // proxy is in front of it. http_server.h handles the connections: neither an idle one nor an event
@@ -31,7 +31,6 @@ struct HostPort {
   uint16_t port = 0;
 };
 Result<HostPort> ParseHostPort(const std::string& text);
-bool IsLoopback(const std::string& host);
 
 class RestServer : private HttpHandler {
  public:

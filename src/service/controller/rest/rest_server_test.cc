@@ -85,6 +85,26 @@ TEST_F(RestTest, NeedsTheTokenForAllButHealth) {
   }
 }
 
+// With the token, too: a page may have learnt it, and must not be able to use it.
+TEST_F(RestTest, RefusesWebPagesOfOtherOrigins) {
+  const auto status = [&](const httplib::Headers& headers) {
+    const auto got = http_->Get("/v1/healthz", headers);
+    const auto posted = http_->Post("/v1/jobs", headers, R"({"job": "x"})", "application/json");
+    EXPECT_TRUE(got && posted);
+    if (!got || !posted) return 0;
+    EXPECT_EQ(got->status == 403, posted->status == 403);
+    if (posted->status == 403) {
+      EXPECT_EQ(Json::parse(posted->body, nullptr, false)["error"]["code"], "permission_denied");
+    }
+    return posted->status;
+  };
+  EXPECT_EQ(status({{"Host", "evil.example:80"}}), 403);
+  EXPECT_EQ(status({{"Origin", "https://evil.example"}}), 403);
+  EXPECT_EQ(status({{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Mode", "no-cors"}}), 403);
+  EXPECT_EQ(status({{"Host", "localhost:1"}, {"Origin", "http://localhost:1"}}), 201);
+  EXPECT_EQ(Call("GET", "/v1/jobs").second["jobs"].size(), 1u) << "the refused ones came in";
+}
+
 TEST_F(RestTest, TakesTheSchemeOfTheTokenInAnyCase) {
   const std::string& token = service_->endpoint().token;
   httplib::Client plain(service_->endpoint().rest);
@@ -250,7 +270,7 @@ class OpenStream {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const std::string request =
-        "GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n";
+        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\n\r\n";
     if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
         ::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) {
       return;
