@@ -94,5 +94,29 @@ TEST(Limits, NoJobIsMovedTwiceWithinThePause) {
   }
 }
 
+// A limit that was lowered: one job of the queue is not enough, unless it is the dearest.
+TEST(Limits, AOneGpuJobOfAQueueAboveItsLimitStopsTheCheapestJobsTogether) {
+  for (const bool large_may_stop : {true, false}) {
+    SCOPED_TRACE(large_may_stop);
+    spec::QueueSpec queue;
+    queue.name = "a";
+    World world(1, 1, 1, {queue});
+    world.Submit("small-1", 1, 2, "a");
+    world.Submit("small-2", 1, 2, "a");
+    world.Submit("large", 1, 4, "a", [&](JobRequest& job) {
+      job.restart_cost = hours(1);
+      if (!large_may_stop) job.preemption = Preemption::kNever;
+    });
+    world.Pass(minutes(1));
+    spec::SharedAmounts lower = spec::kUnlimitedAmounts;
+    lower[0] = 6 * kWholeGpu;
+    world.scheduler.Apply(QueueLimitSet{"a", lower}, world.now);
+    world.Submit("urgent", 1, 1, "a", [](JobRequest& job) { job.priority = 1; });
+    EXPECT_TRUE(world.Runs("urgent"));
+    EXPECT_TRUE(world.Runs("large"));
+    EXPECT_EQ(world.Count(DecisionKind::kEvict), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::scheduler

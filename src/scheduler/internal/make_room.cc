@@ -15,9 +15,10 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-// Limits of one search: some hundredths of a second on thousands of nodes. Proofs are cheap where
-// candidates are few.
+// Limits of one search: some hundredths of a second on thousands of nodes. Steps and proofs are
+// cheap where candidates are few.
 constexpr int64_t kMaxSteps = 4'000'000;
+constexpr int64_t kMaxStepsOfFew = 16'000'000;
 constexpr int64_t kMaxProofs = 512;
 constexpr int64_t kMaxProofsOfFew = 20'000;
 constexpr size_t kFew = 64;
@@ -122,8 +123,9 @@ class RoomSearch {
       MakeDomains(tier);
       if (domains_.empty()) continue;
       VictimLimits limits;
-      limits.max_steps = kMaxSteps;
-      limits.max_proofs = candidates_.jobs.size() <= kFew ? kMaxProofsOfFew : kMaxProofs;
+      const bool few = candidates_.jobs.size() <= kFew;
+      limits.max_steps = few ? kMaxStepsOfFew : kMaxSteps;
+      limits.max_proofs = few ? kMaxProofsOfFew : kMaxProofs;
       limits.may_fail_with_more = NeedsAnyVictim();
       MayTake may_take;
       if (also_conflicting_ && rights_ == Rights::kOwn) {

@@ -59,8 +59,16 @@ bool OneGpuVictims::MayTake(const JobEntry& job, const spec::SharedAmounts& aske
          state_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
 }
 
-// The first node of `other` on which `job` fits, under the quotas, once `other` has left; the
-// number of nodes if there is none.
+// Whether the quotas allow `job` once `other` has left.
+bool OneGpuVictims::QuotasAllowWithout(const JobEntry& job, const JobEntry& other) {
+  state_.queues.Remove(HeldBy(other));
+  const bool allow = !state_.queues.Check(state_.MinimumOf(job)).has_value();
+  state_.queues.Add(HeldBy(other));
+  return allow;
+}
+
+// The first node of `other` on which `job` fits once `other` has left; the number of nodes if there
+// is none.
 NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const JobEntry& other) {
   const Savepoint before = state_.resources.Save();
   std::vector<NodeIndex> nodes;
@@ -68,12 +76,9 @@ NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const JobEntry& oth
     nodes.push_back(state_.resources.task(task.slot).node);
     state_.resources.Remove(task.slot);
   }
-  state_.queues.Remove(HeldBy(other));
-  const bool quota = !state_.queues.Check(state_.MinimumOf(job)).has_value();
-  state_.queues.Add(HeldBy(other));
   NodeIndex landing = state_.resources.size();
   for (const NodeIndex node : nodes) {
-    if (quota && SlotsFor(state_.resources, node, job.shapes[0], AdmitOf(state_, job), 1) > 0) {
+    if (SlotsFor(state_.resources, node, job.shapes[0], AdmitOf(state_, job), 1) > 0) {
       landing = std::min(landing, node);
     }
   }
@@ -112,6 +117,8 @@ OneGpuVictims::Choice OneGpuVictims::Choose(const JobEntry& job) {
     }
     const JobEntry& other = at->second;
     if (!MayTake(job, asked, other)) continue;
+    // A queue above its limit may need several jobs stopped, and they may lose less than one.
+    if (!QuotasAllowWithout(job, other)) return {Outcome::kToSearch, {}, 0};
     const NodeIndex landing = LandingWithout(job, other);
     if (landing == state_.resources.size()) {
       if (!gpu_alone) return {Outcome::kToSearch, {}, 0};
