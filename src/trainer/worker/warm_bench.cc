@@ -1,5 +1,5 @@
 // How long a restart takes on the worker's side: from fork requests to the first finished step of
-// all ranks. Starts the trainer's fork server beside this program, has it fork RANKS workers that
+// all ranks. Starts the fork server of the same build's trainer, has it fork RANKS workers that
 // serve their own store, and prints the time until the first step's line, several times.
 //
 //   longhaul_warm_bench CONFIG.json [RANKS]
@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,13 +27,15 @@ namespace longhaul::trainer {
 namespace {
 
 pid_t StartForkServer(int fd) {
-  const std::string program = *io::ProgramDirectory() + "/longhaul-trainer";
+  const std::string program = *io::ProgramDirectory() + "/../bin/longhaul-trainer";
   const pid_t parent = fork();
   if (parent == 0) {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     setenv("OMP_NUM_THREADS", "1", 1);
     CHECK(dup2(fd, 100) == 100);
     execl(program.c_str(), program.c_str(), "--fork-server", "100", nullptr);
+    std::fprintf(stderr, "cannot start %s: %s; build the target longhaul-trainer\n",
+                 program.c_str(), std::strerror(errno));
     _exit(1);
   }
   return parent;
