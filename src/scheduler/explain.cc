@@ -108,8 +108,7 @@ class Explainer {
         DescribeQuota(state, block.quota);
         break;
       case WaitReason::kReservation: {
-        const JobEntry* holder =
-            block.by == kNoJob || !state.jobs.contains(block.by) ? nullptr : &state.at(block.by);
+        const JobEntry* holder = block.by == kNoJob ? nullptr : state.jobs.Find(block.by);
         answer_.sentence = "room is held for " +
                            (holder == nullptr ? "another job" : holder->request->id.value()) +
                            ", which goes before it";
@@ -331,10 +330,10 @@ class Explainer {
     if (job == nullptr || !job->placed) return false;
     std::vector<JobId> leaving;
     bool claimed = false;
-    for (const auto& [number, other] : started.state.jobs) {
-      if (other.placed || !other.leaving) continue;
-      leaving.push_back(other.request->id);
-      claimed = claimed || MayClaimFrom(started.state, other, *job);
+    for (const JobEntry* other : std::as_const(started.state.jobs).InOrder()) {
+      if (other->placed || !other->leaving) continue;
+      leaving.push_back(other->request->id);
+      claimed = claimed || MayClaimFrom(started.state, *other, *job);
     }
     if (started.state.RoundIsDue()) {  // the next round is due before any job has stopped
       SchedulerCore trial(started);
@@ -398,10 +397,10 @@ class Explainer {
   // Returns whether there was any.
   static bool CarryOut(SchedulerState& state) {
     std::vector<Event> answers;
-    for (const auto& [number, job] : state.jobs) {
-      if (job.leaving) answers.emplace_back(JobStopped{job.request->id});
-      if (job.bind_by && job.lost.empty()) {
-        answers.emplace_back(TasksRunning{job.request->id, job.transaction, {}});
+    for (const JobEntry* job : std::as_const(state.jobs).InOrder()) {
+      if (job->leaving) answers.emplace_back(JobStopped{job->request->id});
+      if (job->bind_by && job->lost.empty()) {
+        answers.emplace_back(TasksRunning{job->request->id, job->transaction, {}});
       }
     }
     for (const Event& event : answers) TakeEvent(state, event);
@@ -465,9 +464,9 @@ std::string WaitText(const SchedulerState& state, const JobId& id) {
              std::to_string(state.resources.cluster().free_gpus) + " GPUs are free";
     }
     case Block::Kind::kReservation: {
-      const auto holder = state.jobs.find(block.by);
+      const JobEntry* holder = state.jobs.Find(block.by);
       return "room is held for " +
-             (holder == state.jobs.end() ? "another job" : holder->second.request->id.value());
+             (holder == nullptr ? "another job" : holder->request->id.value());
     }
     default:
       return "waits for its turn";

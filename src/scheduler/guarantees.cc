@@ -123,11 +123,12 @@ std::string WouldStartWithout(const SchedulerCore& core, JobNumber number,
   // The guarantee covers what borrowers hold; moves of other jobs are not part of it.
   trial.state.policy.moves = false;
   // Jobs that this round has begun are left to the next round, which is due if that matters.
-  for (auto& [begun, each] : trial.state.jobs) {
-    each.started_in_round += each.started_in_round == state.rounds ? 1 : 0;
+  for (JobEntry* each : trial.state.jobs.InOrder()) {
+    each->started_in_round += each->started_in_round == state.rounds ? 1 : 0;
   }
   std::string taken;
-  for (const auto& [other_number, other] : state.jobs) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& other = *each;
     if (other.queue == job.queue || !MayBeStopped(state, job.queue, other) ||
         !IsOnModels(state, other, models) ||
         !MayTake(state, usage, job.queue, choice.amounts, other.queue, other.held)) {
@@ -151,7 +152,9 @@ Status CheckGuarantees(const SchedulerCore& core, Instant now) {
   if (!state.policy.preempt || state.policy.backfill == Backfill::kNone || core.unfinished) {
     return {};
   }
-  for (const auto& [number, job] : state.jobs) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& job = *each;
+    const JobNumber number = job.number;
     // Reservations of other jobs are another reason to wait.
     if (!IsChecked(state, job) || AnotherIsPromised(state, number)) continue;
     for (const ModelChoice& choice : ModelChoicesOf(state, job)) {

@@ -173,8 +173,8 @@ std::optional<JobOutlook> Scheduler::OutlookOf(const JobId& id) const {
 
 std::vector<JobId> Scheduler::Waiting() const {
   std::vector<JobId> waiting;
-  for (const auto& [number, job] : core_->state.jobs) {
-    if (!job.placed) waiting.push_back(job.request->id);
+  for (const JobEntry* job : std::as_const(core_->state.jobs).InOrder()) {
+    if (!job->placed) waiting.push_back(job->request->id);
   }
   return waiting;
 }
@@ -209,9 +209,11 @@ std::vector<QueueView> Scheduler::Queues() const {
       views[q].users.push_back({user, usage.amounts, static_cast<uint64_t>(usage.running)});
     }
   }
-  for (const auto& [number, job] : state.jobs) {
-    QueueView& view = views[static_cast<size_t>(job.queue)];
-    ++(job.placed ? view.running : view.waiting);
+  for (const JobNumber number : state.placed) {
+    ++views[static_cast<size_t>(state.at(number).queue)].running;
+  }
+  for (const internal::Line& line : state.lines) {
+    views[static_cast<size_t>(line.queue)].waiting += line.jobs.size();
   }
   return views;
 }
@@ -222,10 +224,10 @@ uint64_t Scheduler::Fingerprint() const {
   const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };
   add(ToNanoseconds(state.now));
   add(static_cast<int64_t>(state.next_transaction));
-  for (const auto& [number, job] : state.jobs) {
-    add(static_cast<int64_t>(number));
-    add(job.placed ? 1 : job.leaving ? 2 : 3);
-    for (const internal::HeldTask& task : job.tasks) add(static_cast<int64_t>(task.slot));
+  for (const JobEntry* job : state.jobs.InOrder()) {
+    add(static_cast<int64_t>(job->number));
+    add(job->placed ? 1 : job->leaving ? 2 : 3);
+    for (const internal::HeldTask& task : job->tasks) add(static_cast<int64_t>(task.slot));
   }
   for (const auto& [number, reservation] : state.reservations) {
     add(static_cast<int64_t>(number));

@@ -23,11 +23,12 @@ struct Used {
 Status CheckNoOvercommit(const SchedulerState& state) {
   std::map<NodeIndex, Used> used;
   size_t tasks = 0;
-  for (const auto& [number, job] : state.jobs) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& job = *each;
     for (const HeldTask& task : job.tasks) {
       ++tasks;
       const TaskRecord& record = state.resources.task(task.slot);
-      if (record.owner != number) return Broken("a task of another job is counted");
+      if (record.owner != job.number) return Broken("a task of another job is counted");
       const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
       Used& node = used[record.node];
       for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
@@ -165,7 +166,8 @@ Status CheckGang(const SchedulerState& state, const JobEntry& job) {
 
 Status CheckQueues(const SchedulerState& state) {
   std::vector<spec::SharedAmounts> sums(state.queues.size());
-  for (const auto& [number, job] : state.jobs) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& job = *each;
     spec::SharedAmounts held;
     for (const HeldTask& task : job.tasks) {
       held += state.AmountsOf(job, task);
@@ -193,7 +195,8 @@ Status CheckQueues(const SchedulerState& state) {
 // taken over.
 Status CheckUsers(const SchedulerState& state) {
   std::map<std::pair<share::QueueIndex, std::string>, share::UserUsage> sums;
-  for (const auto& [number, job] : state.jobs) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& job = *each;
     if (!job.placed) continue;
     for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = state.queues.parent(up)) {
       if (!state.queues.per_user(up).limits_holdings()) continue;
@@ -232,13 +235,15 @@ Status CheckLines(const SchedulerState& state) {
       if (!waiting.insert(number).second) return Broken("a job waits in two lines");
     }
   }
-  for (const auto& [number, job] : state.jobs) {
-    if (job.placed == waiting.contains(number)) {
+  for (const JobEntry* each : state.jobs.InOrder()) {
+    const JobEntry& job = *each;
+    if (job.placed == waiting.contains(job.number)) {
       return Broken(job.request->id.value() + " both waits and runs, or neither");
     }
-    if (job.placed != state.placed.contains(number)) return Broken("the list of placed jobs");
+    if (job.placed != state.placed.contains(job.number)) return Broken("the list of placed jobs");
   }
   if (waiting.size() + state.placed.size() != state.jobs.size()) return Broken("jobs are lost");
+  if (waiting.size() != state.waiting.size()) return Broken("the order of submissions");
   std::map<share::QueueIndex, uint32_t> held;
   for (const auto& [number, reservation] : state.reservations) {
     if (!waiting.contains(number)) return Broken("a reservation of a job that doesn't wait");
@@ -255,7 +260,7 @@ Status CheckInvariants(const SchedulerState& state) {
   const std::string recount = state.resources.Recount();
   if (!recount.empty()) return Broken("counters: " + recount);
   RETURN_IF_ERROR(CheckNoOvercommit(state));
-  for (const auto& [number, job] : state.jobs) RETURN_IF_ERROR(CheckGang(state, job));
+  for (const JobEntry* job : state.jobs.InOrder()) RETURN_IF_ERROR(CheckGang(state, *job));
   RETURN_IF_ERROR(CheckQueues(state));
   RETURN_IF_ERROR(CheckUsers(state));
   return CheckLines(state);

@@ -275,7 +275,7 @@ void Gangs() {
         end_one();
         start(4, 2, kLeafTier, nullptr);
       }
-      std::snprintf(text, sizeof text, "p50 %.2f ms, p99 %.2f ms, max %.2f ms, started %zu of 200",
+      std::snprintf(text, sizeof text, "p50 %.3f ms, p99 %.3f ms, max %.3f ms, started %zu of 200",
                     thousand.Quantile(0.5) * 1e3, thousand.Quantile(0.99) * 1e3,
                     thousand.Quantile(1) * 1e3, started);
       PrintRow("gang-of-1000 x " + std::to_string(gpus) + (layout ? " ranks" : ""), text);

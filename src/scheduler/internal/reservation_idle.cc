@@ -26,8 +26,8 @@ int64_t LimitOf(const SchedulerState& state, const JobEntry& holder) {
 // The accelerators that a reservation keeps idle now.
 int64_t IdleGpus(const SchedulerState& state, const JobEntry& holder,
                  const Reservation& reservation) {
-  const auto forbidden = state.jobs.find(reservation.forbidden);
-  if (forbidden == state.jobs.end() || forbidden->second.placed) return 0;
+  const JobEntry* forbidden = state.jobs.Find(reservation.forbidden);
+  if (forbidden == nullptr || forbidden->placed) return 0;
   int64_t free = 0;
   if (reservation.tier == kClusterTier) {
     free = state.resources.cluster().free_gpus;

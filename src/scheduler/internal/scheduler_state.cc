@@ -1,8 +1,9 @@
 #include "scheduler/internal/scheduler_state.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <limits>
+#include <charconv>
 
 #include "base/check.h"
 
@@ -10,14 +11,17 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-constexpr JobNumber kLastJob = std::numeric_limits<JobNumber>::max();
-
 // Jobs of one line fail alike: equal needs, equal rules, and lengths within a factor of two.
 // Limits of users make jobs of different users unlike.
 std::string LineKey(const JobEntry& job, int length_bucket, bool by_owner) {
   const JobRequest& request = *job.request;
   std::string key;
-  const auto add = [&key](int64_t number) { key += std::to_string(number) + ","; };
+  key.reserve(128);
+  const auto add = [&key](int64_t number) {
+    std::array<char, 24> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+    key.append(text.data(), end).push_back(',');
+  };
   add(job.queue);
   add(request.priority);
   add(request.required);
@@ -45,16 +49,6 @@ std::string LineKey(const JobEntry& job, int length_bucket, bool by_owner) {
 }
 
 }  // namespace
-
-share::Holding WholeOf(const JobEntry& job, const spec::SharedAmounts& amounts) {
-  return {job.queue, amounts, job.request->owner, 1};
-}
-
-share::Holding PartOf(const JobEntry& job, const spec::SharedAmounts& amounts) {
-  return {job.queue, amounts, job.request->owner, 0};
-}
-
-share::Holding HeldBy(const JobEntry& job) { return WholeOf(job, job.held); }
 
 SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in,
                                std::shared_ptr<const DomainTree> tree_in,
@@ -178,15 +172,6 @@ ShapeId SchedulerState::ShapeBesideTasks(const JobEntry& job, int32_t group) con
   return job.shapes[g];
 }
 
-JobEntry* SchedulerState::Find(const JobId& id) {
-  const auto found = by_name.find(id.value());
-  return found == by_name.end() ? nullptr : &jobs.at(found->second);
-}
-
-const JobEntry* SchedulerState::Find(const JobId& id) const {
-  return const_cast<SchedulerState*>(this)->Find(id);
-}
-
 Seen SchedulerState::Versions() const {
   return {resources.cluster().version, quota_version, reservation_version};
 }
@@ -222,7 +207,7 @@ void SchedulerState::Enqueue(JobEntry& job) {
   line.parked = false;
   line.preempt_parked = false;
   if (job.expedited > 0) expedited.insert(job.number);
-  waiting.insert({job.submitted, job.number});
+  waiting.Add({job.submitted, job.number});
 }
 
 void SchedulerState::Dequeue(JobEntry& job) {
@@ -230,7 +215,7 @@ void SchedulerState::Dequeue(JobEntry& job) {
   line.jobs.erase({job.line_place, job.number});
   if (line.jobs.empty()) lines_of_queue[static_cast<size_t>(line.queue)].erase(job.line);
   expedited.erase(job.number);
-  waiting.erase({job.submitted, job.number});
+  waiting.Remove({job.submitted, job.number});
   const auto held = reservations.find(job.number);
   if (held == reservations.end()) return;
   line.promise = std::move(held->second);
@@ -250,9 +235,8 @@ std::optional<Instant> SchedulerState::NextOverdue() const {
   std::optional<Instant> next;
   if (!protections.empty()) next = protections.begin()->first;
   if (policy.longest_wait > Duration(0)) {
-    const auto job = waiting.upper_bound({overdue_noted, kLastJob});
-    if (job != waiting.end()) {
-      const Instant at = job->first + policy.longest_wait;
+    if (const auto job = waiting.FirstAfter(overdue_noted)) {
+      const Instant at = job->submitted + policy.longest_wait;
       next = next ? std::min(*next, at) : at;
     }
   }
@@ -267,15 +251,14 @@ void SchedulerState::NoteOverdue() {
   }
   if (policy.longest_wait <= Duration(0)) return;
   const Instant until = now - policy.longest_wait;
-  auto next = waiting.upper_bound({overdue_noted, kLastJob});
-  for (; next != waiting.end() && next->first <= until; ++next) {
-    lines[at(next->second).line].parked = false;
+  for (const WaitingOrder::Job& job : waiting.Between(overdue_noted, until)) {
+    lines[at(job.number).line].parked = false;
   }
   overdue_noted = std::max(overdue_noted, until);
 }
 
 void SchedulerState::Protect(JobEntry& job, Instant until) {
-  protections.erase({job.protected_until, job.number});
+  if (!protections.empty()) protections.erase({job.protected_until, job.number});
   job.protected_until = until;
   if (until > now) protections.insert({until, job.number});
 }
@@ -364,7 +347,7 @@ void SchedulerState::Begin(JobEntry& job, const std::vector<HeldTask>& tasks, In
   job.last_snapshot = now;
   job.bind_by = bind_by_in;
   bind_deadlines.insert({bind_by_in, job.number});
-  placed.insert(job.number);
+  placed.insert(placed.end(), job.number);
   ++placed_priorities[static_cast<size_t>(job.queue)][job.held_priority];
   queues.Add(WholeOf(job, {}));
   Keep(job, tasks);
@@ -459,8 +442,7 @@ void SchedulerState::Requeue(JobEntry& job, bool stop_sent) {
 void SchedulerState::Erase(JobNumber number) {
   JobEntry& job = at(number);
   for (const NodeIndex node : job.leaving_nodes) leaving_on[node].erase(number);
-  by_name.erase(job.request->id.value());
-  jobs.erase(number);
+  jobs.Erase(number);
 }
 
 Duration SchedulerState::Elapsed(const JobEntry& job) const {

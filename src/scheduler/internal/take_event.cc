@@ -26,7 +26,7 @@ class Taker {
 
   void operator()(const JobSubmitted& event) {
     const JobRequest& request = event.request;
-    if (state_.by_name.contains(request.id.value())) return;
+    if (state_.Find(request.id) != nullptr) return;
     Status fits = CheckRequest(request, state_.tree->tiers());
     if (fits.ok()) fits = CheckFits(state_, request);
     if (!fits.ok()) {
@@ -36,14 +36,10 @@ class Taker {
       reject.reason = fits.message();
       return;
     }
-    JobEntry job;
-    job.number = state_.next_job++;
+    JobEntry& job = Insert(request);
     job.submitted = state_.now;
-    Adopt(job, request);
-    state_.by_name[request.id.value()] = job.number;
-    JobEntry& kept = state_.jobs.emplace(job.number, std::move(job)).first->second;
-    CountArrival(kept);
-    state_.Enqueue(kept);
+    CountArrival(job);
+    state_.Enqueue(job);
   }
 
   void operator()(const JobChanged& event) {
@@ -52,7 +48,8 @@ class Taker {
     if (!CheckRequest(event.request, state_.tree->tiers()).ok()) return;
     if (!CheckFits(state_, event.request).ok()) return;
     state_.Dequeue(*job);
-    Adopt(*job, event.request);
+    job->request = std::make_shared<const JobRequest>(event.request);
+    NoteRequest(*job);
     state_.Enqueue(*job);
   }
 
@@ -90,19 +87,15 @@ class Taker {
 
   void operator()(const JobAdopted& event) {
     const JobRequest& request = event.request;
-    if (state_.by_name.contains(request.id.value())) return;
+    if (state_.Find(request.id) != nullptr) return;
     if (!CheckRequest(request, state_.tree->tiers()).ok()) return;
     if (!request.queue.empty() && state_.queues.Find(request.queue) == share::kNoQueue) return;
-    JobEntry fresh;
-    fresh.number = state_.next_job++;
-    fresh.submitted = std::min(event.submitted, state_.now);
-    fresh.expedited = event.expedited;
+    JobEntry& job = Insert(request);
+    job.submitted = std::min(event.submitted, state_.now);
+    job.expedited = event.expedited;
     state_.expedites = std::max(state_.expedites, event.expedited);
-    fresh.ran = std::max(event.ran, Duration(0));
-    fresh.evictions = event.evictions;
-    Adopt(fresh, request);
-    state_.by_name[request.id.value()] = fresh.number;
-    JobEntry& job = state_.jobs.emplace(fresh.number, std::move(fresh)).first->second;
+    job.ran = std::max(event.ran, Duration(0));
+    job.evictions = event.evictions;
     CountArrival(job);
     for (const NodeIndex node : event.leaving) {
       if (node >= state_.resources.size()) continue;
@@ -250,9 +243,17 @@ class Taker {
     }
   }
 
-  void Adopt(JobEntry& job, const JobRequest& request) {
-    job.request = std::make_shared<const JobRequest>(request);
-    job.queue = request.queue.empty() ? share::kRootQueue : state_.queues.Find(request.queue);
+  // Adds a job with the next number.
+  JobEntry& Insert(const JobRequest& request) {
+    JobEntry& job = state_.jobs.Add(state_.next_job++, std::make_shared<const JobRequest>(request));
+    NoteRequest(job);
+    return job;
+  }
+
+  // Sets what follows from the job's request.
+  void NoteRequest(JobEntry& job) {
+    const std::string& queue = job.request->queue;
+    job.queue = queue.empty() ? share::kRootQueue : state_.queues.Find(queue);
     state_.InternShapes(job);
   }
 

@@ -71,19 +71,6 @@ bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, VictimCandida
   return IsAllowed(state, state.queues, job, candidate);
 }
 
-// Calls `use` with each placed job, by number. A walk over all jobs is cheaper than a search for
-// each placed one, unless few are placed.
-template <typename Use>
-void ForEachPlaced(const SchedulerState& state, const Use& use) {
-  if (state.placed.size() < state.jobs.size() / 8) {
-    for (const JobNumber number : state.placed) use(state.at(number));
-    return;
-  }
-  for (const auto& [number, job] : state.jobs) {
-    if (job.placed) use(job);
-  }
-}
-
 share::Holding MostTaken(const SchedulerState& state, const VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
   if (candidate.may_stop) return HeldBy(other);
@@ -110,27 +97,28 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
                                       Rights rights, bool also_conflicting) {
   VictimCandidates found;
   std::vector<VictimCandidate>& all = found.jobs;
-  ForEachPlaced(state, [&](const JobEntry& other) {
-    if (other.number == job.number) return;
+  for (const JobNumber number : state.placed) {
+    const JobEntry& other = state.at(number);
+    if (other.number == job.number) continue;
     VictimCandidate candidate;
     candidate.job = &other;
     if (rights == Rights::kMove) {
-      if (!IsMovable(state, other)) return;
+      if (!IsMovable(state, other)) continue;
       candidate.cost = std::min(LossOfMoving(other), kMaxVictimCost);
       all.push_back(candidate);
-      return;
+      continue;
     }
     if (rights == Rights::kOwn) {
       // No round stops what it has started itself.
-      if (other.started_in_round == state.rounds) return;
-      if (!MayTakeFrom(state, job, candidate)) return;
+      if (other.started_in_round == state.rounds) continue;
+      if (!MayTakeFrom(state, job, candidate)) continue;
     } else {
       candidate.spare_pieces = SparePieces(other);
     }
     candidate.excess = other.queue == job.queue ? 0 : state.queues.ExcessShare(other.queue);
     candidate.cost = std::min(LossOfStopping(state, other), kMaxVictimCost);
     all.push_back(candidate);
-  });
+  }
   std::sort(all.begin(), all.end(), [](const VictimCandidate& a, const VictimCandidate& b) {
     if (a.excess != b.excess) return a.excess > b.excess;
     if (a.cost != b.cost) return a.cost < b.cost;

@@ -110,12 +110,12 @@ OneGpuVictims::Choice OneGpuVictims::Choose(const JobEntry& job) {
     heads.pop();
     push(queue, index + 1);
     OfQueue& list = candidates.queues[queue];
-    const auto at = state_.jobs.find(list.jobs[index].second);
-    if (at == state_.jobs.end() || !IsUsable(at->second)) {
+    const JobEntry* found = state_.jobs.Find(list.jobs[index].second);
+    if (found == nullptr || !IsUsable(*found)) {
       if (index == list.next) ++list.next;
       continue;
     }
-    const JobEntry& other = at->second;
+    const JobEntry& other = *found;
     if (!MayTake(job, asked, other)) continue;
     // A queue above its limit may need several jobs stopped, and they may lose less than one.
     if (!QuotasAllowWithout(job, other)) return {Outcome::kToSearch, {}, 0};

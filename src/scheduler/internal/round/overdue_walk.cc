@@ -7,7 +7,7 @@ namespace longhaul::scheduler::internal {
 void OverdueWalk::Run() {
   SchedulerState& state = context_.state;
   if (state.policy.backfill == Backfill::kNone || state.waiting.empty()) return;
-  if (!state.IsOverdue(state.at(state.waiting.begin()->second))) return;
+  if (!state.IsOverdue(state.at(state.waiting.First()->number))) return;
   for (size_t q = 0; q < state.queues.size(); ++q) AddFirstOf(static_cast<share::QueueIndex>(q));
   while (!jobs_.empty() && context_.steps_left > 0) {
     JobEntry& job = state.at(jobs_.begin()->second);

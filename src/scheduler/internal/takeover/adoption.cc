@@ -32,7 +32,7 @@ class Adoption {
     TakeNodes();
     TakeLinks();
     if (LinesFit()) TakeLines();
-    for (const auto& [number, job] : before_.jobs) TakeJob(job);
+    for (const JobEntry* job : before_.jobs.InOrder()) TakeJob(*job);
     state_.next_job = before_.next_job;
     state_.next_transaction = before_.next_transaction;
     TakeReservations();
@@ -224,7 +224,7 @@ class Adoption {
   }
 
   std::optional<Reservation> Renamed(const Reservation& old) const {
-    const JobEntry* job = state_.jobs.contains(old.job) ? &state_.at(old.job) : nullptr;
+    const JobEntry* job = state_.jobs.Find(old.job);
     if (job == nullptr || job->placed) return std::nullopt;
     if (state_.queues.CheckUser(state_.MinimumOf(*job)))
       return std::nullopt;  // by limits that are new

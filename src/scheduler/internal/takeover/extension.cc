@@ -168,9 +168,9 @@ class Extension {
   }
 
   void MoveJobs() {
-    for (auto& [number, job] : state_.jobs) {
-      for (NodeIndex& node : job.leaving_nodes) node = numbers_.Of(node);
-      job.refused_by = Moved(job.refused_by);
+    for (JobEntry* job : state_.jobs.InOrder()) {
+      for (NodeIndex& node : job->leaving_nodes) node = numbers_.Of(node);
+      job->refused_by = Moved(job->refused_by);
     }
     if (!state_.counts_models()) return;
     // A job that mixed models when it was taken over may have left one of them since.
