@@ -1,7 +1,8 @@
 """Copies of tensors on a device to pinned host memory. This is the only module that uses CUDA.
 
 The device is behind an interface, so that tests can check the order of copies, events and snapshots
-without a device. `Cuda` itself has not been run on hardware.
+without a device. `Cuda` itself is untested on hardware; tools/hardware_check has parts for it
+(ddp, fsdp2, snapshots).
 """
 
 import sys

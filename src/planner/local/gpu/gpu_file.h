@@ -1,13 +1,14 @@
 // The GPU file: the measurements of `longhaul calibrate --device cuda` on a machine's accelerators.
 //
-// UNTESTED ON HARDWARE: written and read here, filled only by a simulated driver in tests. One JSON
-// object of at most 4 MiB, "format": "longhaul-gpu", version 1 (docs/calibrate.md): the machine,
-// and a figure for each operator, precision and size with its median seconds. `plan` accepts it
-// instead of a cluster. Its figures replace levels, not shapes: one factor on the rate of all
-// matmuls of a precision (the median over shapes), one on attention with it, the streams'
-// bandwidth, the links' bandwidth and latency (each collective at its largest and smallest size).
-// Shapes, and values that were not measured, stay those of the nearest shipped GPU. Leaves out
-// attention's own rate: matmuls and softmax are measured separately, not a fused kernel.
+// UNTESTED ON HARDWARE (tools/hardware_check, parts calibrate and plan): written and read here,
+// filled only by a simulated driver in tests. One JSON object of at most 4 MiB, "format":
+// "longhaul-gpu", version 1 (docs/calibrate.md): the machine, and a figure for each operator,
+// precision and size with its median seconds. `plan` accepts it instead of a cluster. Its figures
+// replace levels, not shapes: one factor on the rate of all matmuls of a precision (the median over
+// shapes), one on attention with it, the streams' bandwidth, the links' bandwidth and latency (each
+// collective at its largest and smallest size). Shapes, and values that were not measured, stay
+// those of the nearest shipped GPU. Leaves out attention's own rate: matmuls and softmax are
+// measured separately, not a fused kernel.
 #pragma once
 
 #include <array>

@@ -1,13 +1,14 @@
 // Measures one machine's NVIDIA GPUs for the planner: fills planner/local/gpu/gpu_file.h.
 //
-// UNTESTED ON HARDWARE: its logic runs in tests against a driver with scripted times
-// (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few times to warm up, then
-// repeatedly, every run between two events on one stream, until its budget of device time is used
-// or enough runs are done; the median counts. Operands are bf16 normals of a fixed sequence (a
-// GPU's power depends on the data). Attention is two batched matmuls of cuBLAS and, by the streams'
-// measured rate, the bytes of the softmax between them: an unfused kernel, slower than flash
-// attention. Collectives run on all GPUs of the machine from one process; the slowest GPU's time
-// counts. Leaves out clocks and power, other processes on the GPUs, and links beyond the machine.
+// UNTESTED ON HARDWARE (tools/hardware_check, part calibrate): its logic runs in tests against a
+// driver with scripted times (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few
+// times to warm up, then repeatedly, every run between two events on one stream, until its budget
+// of device time is used or enough runs are done; the median counts. Operands are bf16 normals of a
+// fixed sequence (a GPU's power depends on the data). Attention is two batched matmuls of cuBLAS
+// and, by the streams' measured rate, the bytes of the softmax between them: an unfused kernel,
+// slower than flash attention. Collectives run on all GPUs of the machine from one process; the
+// slowest GPU's time counts. Leaves out clocks and power, other processes on the GPUs, and links
+// beyond the machine.
 #pragma once
 
 #include <functional>
