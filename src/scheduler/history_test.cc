@@ -134,6 +134,18 @@ TEST(History, SeedsThatFailedOnceHold) {
 }
 
 // Who is rebuilt anywhere, as often as one likes, decides as if he had not been.
+// A job waited although it had a right to victims once others had given its queue's parent the
+// guarantee back.
+TEST(History, SeedsThatFailedForAFullParentHold) {
+  for (const uint64_t seed : {72'105'870}) {
+    History history(seed, Draws::kAsController);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << "seed " << seed << ": " << holds << " after\n" << history.log();
+    }
+  }
+}
+
 TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);

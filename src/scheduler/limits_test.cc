@@ -118,5 +118,35 @@ TEST(Limits, AOneGpuJobOfAQueueAboveItsLimitStopsTheCheapestJobsTogether) {
   }
 }
 
+// The parent's whole guarantee is used by a sibling whose nodes are of no use, and what the cluster
+// has beside them is borrowed.
+TEST(Limits, AQueueClaimsWhatOthersBorrowedOnceItsParentHasItsGuaranteeBack) {
+  for (const int gpus : {1, 4}) {
+    for (const bool cordoned : {true, false}) {
+      std::vector<spec::QueueSpec> queues(4);
+      queues[0].name = "lab";
+      queues[0].guarantee[0] = 8'000;
+      queues[1].name = "own";
+      queues[1].parent = "lab";
+      queues[1].guarantee[0] = 4'000;
+      queues[2].name = "sibling";
+      queues[2].parent = "lab";
+      queues[3].name = "other";
+      World world(1, 1, 2, queues);
+      world.Submit("sibling", 2, 4, "sibling");
+      world.Submit("other", 1, 8, "other");
+      ASSERT_TRUE(world.Runs("sibling") && world.Runs("other"));
+      ASSERT_NE(world.NodesOf("sibling"), world.NodesOf("other"));
+      world.Pass(hours(2));
+      if (cordoned) Open(world, {world.NodesOf("other")[0]});
+      world.Submit("own", 1, gpus, "own");
+      EXPECT_TRUE(world.Runs("own")) << gpus << " GPUs";
+      EXPECT_FALSE(world.Runs("sibling"));
+      EXPECT_EQ(world.Runs("other"), !cordoned) << gpus << " GPUs";
+      EXPECT_TRUE(world.scheduler.CheckGuarantees(world.now).ok());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::scheduler

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/quota_check.h"
+#include "scheduler/internal/staged_room.h"
 #include "scheduler/internal/victim_units.h"
 
 namespace longhaul::scheduler::internal {
@@ -585,8 +586,8 @@ class RoomSearch {
   std::vector<VictimDomain> domains_;
 };
 
-// FindRoom for a job whose groups are not bound to one of several models.
-Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
+// FindRoom in one stage, for a job whose groups are not bound to one of several models.
+Room FindRoomAtOnce(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
   RoomSearch safe(state, job, rights, placer, false);
   Room room;
   if (rights == Rights::kOwn && !safe.dropped() && safe.UserForbids()) return room;
@@ -631,6 +632,18 @@ Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights right
   both.steps += room.steps;
   if (both.found) return both;
   room.steps = both.steps;
+  return room;
+}
+
+// FindRoom for a job whose groups are not bound to one of several models.
+Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
+  Room room = FindRoomAtOnce(state, job, rights, placer);
+  const bool staged = !room.found && rights == Rights::kOwn &&
+                      job.block.kind != Block::Kind::kReservation && IsHeldUpByParents(state, job);
+  if (!staged) return room;
+  const int64_t steps = room.steps;
+  room = FindRoomInStages(state, job, placer);
+  room.steps += steps;
   return room;
 }
 

@@ -6,6 +6,7 @@
 #include "scheduler/internal/round/stop_victim.h"
 #include "scheduler/internal/round/take_room.h"
 #include "scheduler/internal/round/try_start.h"
+#include "scheduler/internal/staged_room.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -50,7 +51,12 @@ bool Preemption::FindAndTakeRoom(JobEntry& job) {
   if (!reserved && OneGpuVictims::Serves(job)) {
     --context_.steps_left;
     const OneGpuVictims::Choice choice = one_gpu_.Choose(job);
-    if (choice.outcome != OneGpuVictims::Outcome::kToSearch) return StartOnOneGpu(job, choice);
+    if (choice.outcome == OneGpuVictims::Outcome::kFound) {
+      StartOnOneGpu(job, choice);
+      return true;
+    }
+    const bool nobody = choice.outcome == OneGpuVictims::Outcome::kNobody;
+    if (nobody && !IsHeldUpByParents(state, job)) return false;
   }
   const Room room = FindRoom(state, job, Rights::kOwn, context_.placer);
   context_.steps_left -= 1 + room.steps / 100;
@@ -61,14 +67,12 @@ bool Preemption::FindAndTakeRoom(JobEntry& job) {
   return true;
 }
 
-bool Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice) {
-  if (choice.outcome != OneGpuVictims::Outcome::kFound) return false;
+void Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice) {
   SchedulerState& state = context_.state;
   StopVictim(context_, choice.victim, job, state.next_transaction);
   const GpuMask gpus = state.resources.ChooseGpus(choice.landing, job.shapes[0]);
   const TaskSlot slot = state.resources.Place(choice.landing, job.shapes[0], gpus, job.number);
   StartOn(context_, job, {{0, 0, slot, Stage::kAssumed}});
-  return true;
 }
 
 // A job that this round has begun may be a victim in the next round, and its queue may now hold

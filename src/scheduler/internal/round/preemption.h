@@ -24,7 +24,7 @@ class Preemption {
 
  private:
   bool FindAndTakeRoom(JobEntry& job);
-  bool StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice);
+  void StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice);
   void NoteSpared(const JobEntry& job);
 
   RoundContext& context_;
