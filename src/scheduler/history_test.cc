@@ -274,14 +274,26 @@ TEST(History, EveryStatedFixStartsItsJob) {
   if (histories >= 100) std::printf("fixes stated and applied: %d\n", stated);
 }
 
-// The limits of its user in two queues block a job, which needs jobs of both stopped.
-TEST(History, AFixThatWasNotFoundOnceIsFound) {
-  History history(1'730, Draws::kAnything, Quotas::kOfUsers);
-  for (int step = 0; step < 60; ++step) {
-    ASSERT_TRUE(history.Step().ok());
-    if (step % 20 != 19) continue;
-    const Result<int> fixes = history.CheckFixes();
-    ASSERT_TRUE(fixes.ok()) << fixes.status();
+TEST(History, FixesThatWereNotFoundOnceAreFound) {
+  const struct {
+    uint64_t seed;
+    Quotas quotas;
+  } kRows[] = {
+      // The limits of its user in two queues block a job, which needs jobs of both stopped.
+      {1'730, Quotas::kOfUsers},
+      // There is room on one device model and quota on another.
+      {61'000'012, Quotas::kOfModels},
+      {68'000'043, Quotas::kOfModels},
+      {70'500'033, Quotas::kOfModels},
+      {75'500'036, Quotas::kOfModels}};
+  for (const auto& row : kRows) {
+    History history(row.seed, Draws::kAnything, row.quotas);
+    for (int step = 0; step < 60; ++step) {
+      ASSERT_TRUE(history.Step().ok());
+      if (step % 20 != 19) continue;
+      const Result<int> fixes = history.CheckFixes();
+      ASSERT_TRUE(fixes.ok()) << "seed " << row.seed << ": " << fixes.status();
+    }
   }
 }
 

@@ -297,33 +297,38 @@ class Fixer {
     return changes;
   }
 
+  // For each choice of models: who holds its room there, who holds its quota, and both.
   std::vector<Change> EvictOthers() {
     std::vector<Change> changes;
-    const Room room = FindRoom(state_, job_, Rights::kOperator, placer_);
-    std::vector<JobNumber> stopped;
-    if (room.found && !room.victims.empty()) {
-      Change change;
-      std::vector<std::string> names;
-      for (const ChosenVictim& victim : room.victims) {
-        const JobId& name = state_.at(victim.job).request->id;
-        names.push_back(name.value());
-        change.events.push_back(JobEvictionAsked{name});
-        stopped.push_back(victim.job);
-      }
-      change.text = "stop " + Join(names, ", ");
-      changes.push_back(change);
-    }
     for (const ModelChoice& choice : ModelChoicesOf(state_, job_)) {
+      std::vector<JobNumber> stopped;
+      if (Change change = EvictHolders(choice, stopped); !change.events.empty()) {
+        changes.push_back(std::move(change));
+      }
       if (Change change = EvictBorrowers({}, choice.amounts); !change.events.empty()) {
         changes.push_back(std::move(change));
       }
-      // Those who hold its room, and then whoever still holds its quota.
       if (Change change = EvictBorrowers(stopped, choice.amounts);
           !stopped.empty() && change.events.size() > stopped.size()) {
         changes.push_back(std::move(change));
       }
     }
     return changes;
+  }
+
+  // The cheapest jobs that hold its room. Adds them to `stopped`.
+  Change EvictHolders(const ModelChoice& choice, std::vector<JobNumber>& stopped) {
+    Change change;
+    const Room room = FindRoomOn(state_, job_, choice, Rights::kOperator, placer_);
+    std::vector<std::string> names;
+    for (const ChosenVictim& victim : room.victims) {
+      const JobId& name = state_.at(victim.job).request->id;
+      names.push_back(name.value());
+      change.events.push_back(JobEvictionAsked{name});
+      stopped.push_back(victim.job);
+    }
+    change.text = "stop " + Join(names, ", ");
+    return change;
   }
 
   // Whether `other` counts as what blocks this job by the limits of its user.

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
-#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/staged_room.h"
 #include "scheduler/internal/victim_units.h"
 
@@ -678,9 +677,9 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
     return FindRoomOnAnyModel(state, job, rights, placer);
   }
   Room best;
-  for (ModelChoice& choice : counts ? ModelChoicesOf(state, job) : ChoicesOfOneModel(state, job)) {
-    Room room = FindRoomOnAnyModel(state, OnModels(state, job, choice), rights, placer);
-    room.bounds.models = std::move(choice.models);
+  for (const ModelChoice& choice :
+       counts ? ModelChoicesOf(state, job) : ChoicesOfOneModel(state, job)) {
+    Room room = FindRoomOn(state, job, choice, rights, placer);
     const int64_t steps = best.steps + room.steps;
     const bool proven = best.proven && room.proven;
     if (room.found && (!best.found || room.cost_gpu_ms < best.cost_gpu_ms)) best = std::move(room);
@@ -688,6 +687,14 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
     best.proven = proven;
   }
   return best;
+}
+
+Room FindRoomOn(SchedulerState& state, const JobEntry& job, const ModelChoice& choice,
+                Rights rights, Placer& placer) {
+  if (choice.models.empty()) return FindRoom(state, job, rights, placer);
+  Room room = FindRoomOnAnyModel(state, OnModels(state, job, choice), rights, placer);
+  room.bounds.models = choice.models;
+  return room;
 }
 
 }  // namespace longhaul::scheduler::internal

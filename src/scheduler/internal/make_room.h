@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "scheduler/internal/placer.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/victim_candidates.h"
 #include "scheduler/victims/victim_search.h"
 
@@ -40,5 +41,8 @@ struct Room {
 
 // Returns the victims for the job's minimum. The state is as before afterwards.
 Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer);
+// The same on the models of one choice (ModelChoicesOf).
+Room FindRoomOn(SchedulerState& state, const JobEntry& job, const ModelChoice& choice,
+                Rights rights, Placer& placer);
 
 }  // namespace longhaul::scheduler::internal
