@@ -187,6 +187,14 @@ class Torchrun(unittest.TestCase):
         self.assertEqual(facts[0]["extraInfo"].keys(), facts[1]["extraInfo"].keys())
         self.assertEqual(*(each["extraInfo"]["py_callstack"] for each in facts))
 
+    def test_the_store_serves_every_operation_of_its_client(self):
+        script = ROOT / "src/runtime/testdata/store_clients.py"
+        text = self.longhaul("--nproc-per-node=2", "--max-restarts=0", str(script),
+                             GLOO_SOCKET_IFNAME="lo")
+        self.assertEqual(text.count("every operation passed: "), 2, text)
+        if sys.torch == "2.15":
+            self.assertIn("list_keys, barrier", text)
+
     def test_the_output_of_some_ranks_is_shown_with_a_prefix_of_ones_own(self):
         (self.folder / "hello.py").write_text("print('hello')")
         text = self.longhaul("--nproc-per-node=2", "--local-ranks-filter=1", "--role", "me",
