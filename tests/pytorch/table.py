@@ -252,7 +252,8 @@ def write_document(results):
     rows = [json.loads(each.read_text()) for each in pathlib.Path(results).glob("*.json")]
     tested = ", ".join(sorted({row["torch"] for row in rows}))
     dates = sorted({row["date"] for row in rows})
-    facts = f"Last run: {dates[0]} to {dates[-1]}, with PyTorch {tested}.\n\n"
+    period = " to ".join(sorted({dates[0], dates[-1]}))
+    facts = f"Last run: {period}, with PyTorch {tested}.\n\n"
     path.write_text(f"{before}<!-- table -->\n{facts}{table_text(results)}<!-- table -->\n{rest}")
 
 
