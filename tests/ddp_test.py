@@ -47,14 +47,14 @@ def environment_of(pid):
 class Run:
     """`longhaul run` as a child whose output is read while it goes."""
 
-    def __init__(self, longhaul, folder, words, **environment):
+    def __init__(self, longhaul, folder, words, limit_s=LIMIT_S, **environment):
         self.mark = uuid.uuid4().hex
         self.lines = []
         self.child = subprocess.Popen(
             [longhaul, "run", *words], cwd=folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**os.environ, **environment, "LONGHAUL_TEST_MARK": self.mark})
-        self.watchdog = threading.Timer(LIMIT_S, self.child.kill)
+        self.watchdog = threading.Timer(limit_s, self.child.kill)
         self.watchdog.start()
 
     def until(self, pattern):

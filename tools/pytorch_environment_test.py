@@ -103,6 +103,26 @@ class PytorchEnvironment(unittest.TestCase):
             self.assertEqual(code, 2)
             self.assertIn(f"VERSION is '{version}', expected a release", error)
 
+    def test_libraries_are_added_once_and_again_when_an_addition_failed(self):
+        self.run_tool("2.15")
+        code, _, error = self.run_tool("2.15", "--if-made", "--libraries")
+        self.assertEqual(code, 1)
+        self.assertIn("lacks the libraries, or has other versions: add them with "
+                      "tools/pytorch_environment 2.15 --libraries", error)
+        self.assertEqual(self.run_tool("2.15", "--libraries", FAILS="1")[0], 1)
+        for _ in range(2):
+            code, output, error = self.run_tool("2.15", "--libraries")
+            self.assertEqual((code, output), (0, f"{self.folder()}/bin/python\n"), error)
+        self.assertEqual(self.run_tool("2.15", "--if-made", "--libraries")[0], 0)
+        lines = self.called("libraries/pytorch-2.6.txt")
+        self.assertEqual(len(lines), 2)  # the failed one and one more
+        self.assertIn("--no-deps --requirement", lines[0])
+        self.assertEqual(len(self.called("venv")), 1)
+
+    def test_an_older_pytorch_gets_its_own_libraries(self):
+        self.assertEqual(self.run_tool("2.4.1", "--libraries")[0], 0)
+        self.assertEqual(len(self.called("libraries/pytorch-2.4.txt")), 1)
+
     def test_if_made_makes_nothing(self):
         code, output, error = self.run_tool("2.15", "--if-made")
         self.assertEqual((code, output), (1, ""))

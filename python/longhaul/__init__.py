@@ -17,7 +17,7 @@ import sys
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _device, _state
+from . import _device, _objects, _state
 from ._files import Saved, load_checkpoint, save
 from ._library import (
     DATA_LOSS, FAILED_PRECONDITION, CheckpointDamaged, CheckpointWarning, CStep, DamagedStep, WorkerApi,
@@ -93,8 +93,9 @@ def restore(into: Any = None) -> Optional[Saved]:
     """Returns the newest state that the whole gang has, after verifying every byte.
 
     Returns None at the first start. `into` is a state of the same form, whose tensors are filled in
-    place. It is required for sharded tensors (DTensor, ShardedTensor, Part). Without `into` the
-    result contains whole tensors on the CPU.
+    place, and whose objects load their states. It is required for sharded tensors (DTensor,
+    ShardedTensor, Part) and for objects. Without `into` the result contains whole tensors on the
+    CPU.
 
     Call this once, before the first step. Exits with code 75 if the copy is damaged. The damage has
     then been reported to the agent, which starts the process again from the next good copy.
@@ -147,7 +148,8 @@ def _read_into(session: _Session, into: Any) -> Optional[Saved]:
         session.worker.restore()
         return None
     _check_tree(infos)
-    tensors = _state.as_saved(_state.flatten(into)[0], infos)
+    captured = _objects.capture(into)
+    tensors = _state.as_saved(_state.flatten(captured)[0], infos)
     hosts = [_state.host(tensor) for tensor in tensors]
     tree = ctypes.create_string_buffer(_state.bytes_of(infos[-1]))
     given = [(tensor.info, *_state.memory(value, tensor.kind))
@@ -159,7 +161,8 @@ def _read_into(session: _Session, into: Any) -> Optional[Saved]:
         if value is not tensor.value:
             _state.copy_back(tensor, value)
     session.registered, session.kept = None, []
-    return Saved(step, _state.with_values(into, json.loads(tree.raw.rstrip())))
+    restored = _state.with_values(captured, json.loads(tree.raw.rstrip()))
+    return Saved(step, _objects.put_back(into, restored))
 
 
 def _tree_name(tensors: List["_state.Tensor"]) -> str:
@@ -286,7 +289,7 @@ class _Gathered(NamedTuple):
 
 def _gather(session: _Session, state: Any, stream: Any) -> _Gathered:
     """The state's tensors in host memory; copies from a device may still be in progress."""
-    tensors, tree = _state.flatten(state)
+    tensors, tree = _state.flatten(_objects.capture(state))
     device = _device.device
     on_device = False
     values = []

@@ -14,7 +14,7 @@ import warnings
 from ctypes import byref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _state
+from . import _objects, _state
 from ._library import (
     DATA_LOSS, FAILED_PRECONDITION, INTERNAL, NOT_FOUND, CError, CheckpointDamaged,
     CheckpointWarning, CPiece, DamagedStep, LonghaulError, TensorInfo, find_library, load,
@@ -124,7 +124,7 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
     _attempts[folder] = attempt
 
     def write() -> Tuple[int, int, int, int]:
-        tensors, tree = _state.flatten(state)
+        tensors, tree = _state.flatten(_objects.capture(state))
         non_finite = _state.not_finite(tensors) if finite else []
         if non_finite:
             raise LonghaulError(FAILED_PRECONDITION, f"not saved, {len(non_finite)} tensors hold NaN "
@@ -323,7 +323,8 @@ def _load_step(path: str, into: Any) -> Saved:
     with _Checkpoint(path) as checkpoint:
         if into is None:
             return Saved(checkpoint.step, _load_whole(checkpoint))
-        tensors = _state.as_saved(_state.flatten(into)[0], checkpoint.tensors())
+        captured = _objects.capture(into)
+        tensors = _state.as_saved(_state.flatten(captured)[0], checkpoint.tensors())
         given, after = [], []
         for tensor in tensors:
             value = _state.host(tensor)
@@ -333,7 +334,8 @@ def _load_step(path: str, into: Any) -> Saved:
         checkpoint.read(given)
         for tensor, value in after:
             _state.copy_back(tensor, value)
-        return Saved(checkpoint.step, _state.with_values(into, checkpoint.tree))
+        restored = _state.with_values(captured, checkpoint.tree)
+        return Saved(checkpoint.step, _objects.put_back(into, restored))
 
 
 def _load_whole(checkpoint: _Checkpoint) -> Any:

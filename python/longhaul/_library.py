@@ -253,7 +253,8 @@ class WorkerApi:
         self._call("longhaul_snapshot_wait")
 
     def snapshot_way(self) -> str:
-        return self._library.longhaul_snapshot_way(self._worker).decode()
+        way: bytes = self._library.longhaul_snapshot_way(self._worker)
+        return way.decode()
 
     def restore(self) -> int:
         step = c_uint64()

@@ -11,7 +11,7 @@ import unittest
 import unittest.mock
 
 import longhaul
-from longhaul import LonghaulError, TensorInfo, _state
+from longhaul import LonghaulError, TensorInfo, _objects, _state
 
 try:
     import numpy
@@ -180,6 +180,54 @@ class FreshTest(unittest.TestCase):
             del memory
             gc.collect()
             self.assertEqual(tensor.fill_(2).sum().item(), 2 * count)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class Objects(unittest.TestCase):
+    def make(self, seed):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1 * seed)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        return {"model": model, "more": [optimizer, (scheduler, seed)]}
+
+    def step(self, state):
+        state["model"](torch.ones(4, 3)).sum().backward()
+        state["more"][0].step()
+        state["more"][1][0].step()
+
+    def test_their_states_are_saved_and_loaded_before_the_first_step(self):
+        saved, fresh = self.make(1), self.make(2)
+        self.step(saved)
+        captured = _objects.capture(saved)
+        self.assertEqual(captured["more"][1][1], 1)
+        restored = _objects.put_back(fresh, round_trip(captured))
+        self.assertIsInstance(restored["model"], torch.nn.Module)
+        self.assertEqual(restored["more"][1][1], 1)
+        for one, two in zip(saved["model"].state_dict().values(),
+                            fresh["model"].state_dict().values()):
+            self.assertTrue(torch.equal(one, two))
+        moments = [[value["exp_avg"] for value in each["more"][0].state.values()]
+                   for each in (saved, fresh)]
+        self.assertEqual(len(moments[0]), 4)
+        for one, two in zip(*moments):
+            self.assertTrue(torch.equal(one, two))
+        self.assertEqual(fresh["more"][1][0].last_epoch, 1)
+        self.assertEqual(fresh["more"][0].param_groups[0]["lr"], saved["more"][0].param_groups[0]["lr"])
+
+    def test_an_optimizers_state_has_the_names_of_its_modules_parameters(self):
+        state = self.make(1)
+        self.step(state)
+        names = [tensor.info.name for tensor in _state.flatten(_objects.capture(state))[0]]
+        if _objects._functions() is not None:
+            self.assertIn("more.0.state.0.weight.exp_avg", names)
+        else:
+            self.assertIn("more.0.state.0.exp_avg", names)
+
+    def test_a_state_without_objects_is_not_copied(self):
+        state = {"a": [1, torch.ones(2)], "b": "text"}
+        self.assertIs(_objects.capture(state), state)
+        self.assertIs(_objects.put_back(state, {"a": 2}).get("b"), None)
 
 
 if __name__ == "__main__":

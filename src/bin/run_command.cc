@@ -86,16 +86,18 @@ struct Split {
 
 Split SplitWords(const std::vector<std::string>& words, const CLI::App& known) {
   Split split;
+  bool program_follows = false;  // the first word that is no flag is the program
   const auto is_job_file = [](const std::string& word) {
     return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
   };
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    // After these comes the program, and its words are its own.
-    const bool before_program =
-        (word == "-m" || word == "--module" || word == "--no-python" || word == "--no_python") &&
-        i + 1 < words.size() && !words[i + 1].starts_with("-");
-    if (word == "--" || word.ends_with(".py") || before_program) {
+    if (word == "-m" || word == "--module" || word == "--no-python" || word == "--no_python") {
+      program_follows = true;
+    }
+    // The words after the program are its own.
+    const bool is_program = word.ends_with(".py") || (program_follows && !word.starts_with("-"));
+    if (word == "--" || is_program) {
       split.rest.insert(split.rest.end(), words.begin() + static_cast<ptrdiff_t>(i), words.end());
       break;
     }
@@ -103,6 +105,8 @@ Split SplitWords(const std::vector<std::string>& words, const CLI::App& known) {
         word.starts_with("-") ? known.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
     if (option == nullptr) {
       (is_job_file(word) ? split.ours : split.rest).push_back(word);
+      const bool value_follows = runtime::TorchrunFlagTakesNextWord(word) && i + 1 < words.size();
+      if (value_follows) split.rest.push_back(words[++i]);
       continue;
     }
     split.ours.push_back(word);
@@ -198,8 +202,12 @@ Status TakeTorchrun(std::vector<std::string> rest, frontend::RunOptions& options
   }
   if (arguments.role != defaults.role) job.environment["ROLE_NAME"] = arguments.role;
   for (uint32_t rank = 0; rank < *job.processes_per_node; ++rank) {
-    if (!ReachesTheConsole(arguments, rank)) options.silent_local_ranks.push_back(rank);
+    const auto& shown = arguments.shown_local_ranks;
+    const bool filtered = shown.has_value() && std::ranges::find(*shown, rank) == shown->end();
+    if (filtered || !ReachesTheConsole(arguments, rank)) options.silent_local_ranks.push_back(rank);
   }
+  options.line_prefix = arguments.line_prefix;
+  options.role = arguments.role;
   return Status();
 }
 

@@ -383,7 +383,8 @@ void Session::ShowOutput(const std::vector<WorkerLine>& lines) {
           {"type", "output"}, {"attempt", line.attempt}, {"rank", line.rank}, {"text", line.text}};
       text += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     } else {
-      text += "[rank " + std::to_string(line.rank) + "] " + Harmless(line.text) + "\n";
+      text += LinePrefix(options_.line_prefix, options_.role, line.rank, local_ranks) +
+              Harmless(line.text) + "\n";
     }
   }
   if (text.empty()) return;

@@ -24,7 +24,9 @@ struct RunOptions {
   bool json = false;                         // one JSON object for each line
   bool quiet = false;                        // only the report's summary
   std::vector<uint32_t> silent_local_ranks;  // a command's workers whose output isn't shown
-  std::optional<uint32_t> cluster_nodes;     // absent: 2, or the number that the job requires
+  std::string line_prefix;       // of a command's output, with ${rank}, ...; empty: "[rank N] "
+  std::string role = "default";  // of torchrun, for `line_prefix`
+  std::optional<uint32_t> cluster_nodes;  // absent: 2, or the number that the job requires
   std::optional<uint32_t> cluster_slots;
   Duration replacement_delay = std::chrono::milliseconds(200);
   std::string controller;  // URL of an existing one; empty: an embedded cluster

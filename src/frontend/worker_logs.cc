@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "io/fd.h"
 
@@ -20,6 +23,11 @@ std::string WithoutOverwritten(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   const size_t last = line.rfind('\r');
   return std::string(last == std::string_view::npos ? line : line.substr(last + 1));
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 }  // namespace
@@ -70,6 +78,26 @@ bool WorkerLogs::ReadLog(const Key& key, Log& log, std::vector<WorkerLine>& line
   }
   log.unfinished.erase(0, begin);
   return true;
+}
+
+std::string LinePrefix(const std::string& pattern, const std::string& role, uint32_t rank,
+                       uint32_t local_ranks) {
+  if (pattern.empty()) return "[rank " + std::to_string(rank) + "] ";
+  const std::pair<std::string, std::string> values[] = {
+      {"${role_name}", role},
+      {"${rank}", std::to_string(rank)},
+      {"${local_rank}", std::to_string(rank % local_ranks)},
+      {"${hostname}", pattern.find("${hostname}") == std::string::npos ? "" : HostName()},
+  };
+  std::string prefix;
+  for (size_t at = 0; at < pattern.size();) {
+    const auto macro = std::ranges::find_if(values, [&](const auto& each) {
+      return std::string_view(pattern).substr(at).starts_with(each.first);
+    });
+    prefix += macro == std::end(values) ? pattern.substr(at, 1) : macro->second;
+    at += macro == std::end(values) ? 1 : macro->first.size();
+  }
+  return prefix;
 }
 
 std::vector<WorkerLine> WorkerLogs::Read() {

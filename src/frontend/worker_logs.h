@@ -16,6 +16,11 @@ struct WorkerLine {
   std::string text;  // without its line end, and without text that a carriage return overwrote
 };
 
+// Returns what precedes a worker's line on the console: "[rank 3] ", or torchrun's template with
+// ${role_name}, ${rank}, ${local_rank} and ${hostname} replaced.
+std::string LinePrefix(const std::string& pattern, const std::string& role, uint32_t rank,
+                       uint32_t local_ranks);
+
 class WorkerLogs {
  public:
   // Existing logs belong to an earlier run and are not shown. Construct before any worker starts.

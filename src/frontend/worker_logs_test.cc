@@ -100,5 +100,12 @@ TEST_F(WorkerLogsTest, CutsEndlessLines) {
   EXPECT_EQ(lines[3].text, "next");
 }
 
+TEST(LinePrefix, IsTheRankUnlessATemplateIsGiven) {
+  EXPECT_EQ(LinePrefix("", "default", 5, 4), "[rank 5] ");
+  EXPECT_EQ(LinePrefix("[${role_name}${local_rank}/${rank}]: ", "trainer", 5, 4), "[trainer1/5]: ");
+  EXPECT_EQ(LinePrefix("$rank ${other} $", "default", 5, 4), "$rank ${other} $");
+  EXPECT_EQ(LinePrefix("${hostname}", "default", 0, 1).find('$'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace longhaul::frontend

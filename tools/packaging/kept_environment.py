@@ -45,6 +45,32 @@ def pip_install(python, *words):
             "--no-cache-dir", "--no-compile", "--only-binary", ":all:", *words]
 
 
+def is_extended(folder, name, text):
+    """Whether `extend` with these arguments was completed."""
+    marker = folder / f"{COMPLETE}-{name}"
+    return marker.exists() and marker.read_text() == text
+
+
+def extend(folder, name, text, install, tool):
+    """Adds to a complete environment unless it has been done with the same text.
+
+    `install(log)` is called for one process at a time. `text` is what determines its result, such
+    as a list of versions; it is kept in the environment.
+    """
+    if is_extended(folder, name, text):
+        return
+    with open(folder.with_name(folder.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_extended(folder, name, text):
+            return
+        log = folder.with_name(folder.name + ".log")
+        log.write_text("")
+        print(f"{tool}: adding {name} to {folder}", file=sys.stderr)
+        install(log)
+        (folder / f"{COMPLETE}-{name}").write_text(text)
+        log.unlink()
+
+
 def ensure(folder, make, tool):
     """Makes the environment unless it is complete; `tool` names the caller in messages.
 

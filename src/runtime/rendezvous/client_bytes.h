@@ -13,11 +13,12 @@ namespace longhaul::runtime {
 // Operation numbers of a dialect; -1: the dialect lacks the operation.
 struct StoreCodes {
   int set, compare_set, get, add, check, wait, num_keys, watch, remove, append, multi_get,
-      multi_set, cancel_wait, ping, push, pop, length;
+      multi_set, cancel_wait, ping, push, pop, length, list_keys = -1, barrier = -1;
 };
 constexpr StoreCodes kTorch1Codes{0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -1, -1, -1, -1, -1, -1, -1};
 constexpr StoreCodes kTorch21Codes{0, 1, 2, 3, 4, 5, 6, -1, 7, 8, 9, 10, 11, -1, -1, -1, -1};
-constexpr StoreCodes kTorch2Codes{1, 2, 3, 4, 5, 6, 7, -1, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+constexpr StoreCodes kTorch2Codes{1,  2,  3,  4,  5,  6,  7,  -1, 8, 9,
+                                  10, 11, 12, 13, 14, 15, 16, 17, 18};
 
 inline std::string StoreHello() { return std::string("\x00\xCE\xF7\x85\x3C", 5); }
 

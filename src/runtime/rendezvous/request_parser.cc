@@ -23,9 +23,9 @@ constexpr StoreOperation kTorch21Operations[] = {kSet,    kCompareSet, kGet,    
                                                  kCheck,  kWait,       kGetNumKeys, kDeleteKey,
                                                  kAppend, kMultiGet,   kMultiSet,   kCancelWait};
 constexpr StoreOperation kTorch2Operations[] = {
-    kValidate,   kSet,        kCompareSet, kGet,      kAdd,        kCheck,
-    kWait,       kGetNumKeys, kDeleteKey,  kAppend,   kMultiGet,   kMultiSet,
-    kCancelWait, kPing,       kQueuePush,  kQueuePop, kQueueLength};
+    kValidate,   kSet,       kCompareSet,  kGet,      kAdd,      kCheck,      kWait,
+    kGetNumKeys, kDeleteKey, kAppend,      kMultiGet, kMultiSet, kCancelWait, kPing,
+    kQueuePush,  kQueuePop,  kQueueLength, kListKeys, kBarrier};
 
 std::span<const StoreOperation> Operations(StoreDialect dialect) {
   switch (dialect) {
@@ -64,6 +64,7 @@ Shape ShapeOf(StoreOperation operation) {
     case kQueueLength:
       return {"k"};
     case kAdd:
+    case kBarrier:
       return {"ki"};
     case kCheck:
     case kWait:
@@ -73,6 +74,7 @@ Shape ShapeOf(StoreOperation operation) {
       return {"kv", true};
     case kGetNumKeys:
     case kCancelWait:
+    case kListKeys:
       return {};
   }
   return {};

@@ -46,6 +46,8 @@ enum class StoreOperation : uint8_t {
   kQueuePush,
   kQueuePop,
   kQueueLength,
+  kListKeys,
+  kBarrier,
 };
 
 // The largest request of a client; the connection is closed beyond it. PyTorch's own server has the
@@ -57,7 +59,7 @@ constexpr uint64_t kMaxStoreValueBytes = 8 * 1024 * 1024;
 struct StoreRequest {
   StoreOperation operation = StoreOperation::kValidate;
   std::vector<std::string> texts;  // keys and values in the order of the wire
-  int64_t number = 0;              // ADD's summand, PING's nonce
+  int64_t number = 0;              // ADD's summand, PING's nonce, BARRIER's clients
 };
 
 class StoreRequestParser {

@@ -1,5 +1,6 @@
 #include "runtime/rendezvous/tcp_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -110,6 +111,10 @@ Status TcpStore::ExecuteRest(Connection& connection, StoreRequest& request) {
   switch (request.operation) {
     case kGetNumKeys:
       return Reply(connection, static_cast<int64_t>(values_.size()));
+    case kListKeys:
+      return ListKeys(connection);
+    case kBarrier:
+      return Barrier(connection, request);
     case kAppend:
       return Append(texts[0], std::move(texts[1]));
     case kMultiGet:
@@ -151,7 +156,12 @@ Status TcpStore::CompareSet(Connection& connection, StoreRequest& request) {
 }
 
 Status TcpStore::Add(Connection& connection, const StoreRequest& request) {
-  const std::string& key = request.texts[0];
+  ASSIGN_OR_RETURN(const int64_t sum, AddTo(request.texts[0], request.number));
+  return Reply(connection, sum);
+}
+
+// Adds to the decimal text of a key, which counts as 0 if it is missing; returns the sum.
+Result<int64_t> TcpStore::AddTo(const std::string& key, int64_t summand) {
   const auto entry = values_.find(key);
   int64_t sum = 0;
   if (entry != values_.end()) {
@@ -159,11 +169,45 @@ Status TcpStore::Add(Connection& connection, const StoreRequest& request) {
     if (!value.ok()) return value.status().WithContext("cannot add to key " + Printable(key));
     sum = *value;
   }
-  if (__builtin_add_overflow(sum, request.number, &sum)) {
+  if (__builtin_add_overflow(sum, summand, &sum)) {
     return OutOfRange("the sum of key " + Printable(key) + " overflows");
   }
   RETURN_IF_ERROR(Set(key, std::to_string(sum)));
-  return Reply(connection, sum);
+  return sum;
+}
+
+Status TcpStore::ListKeys(Connection& connection) {
+  std::vector<std::string_view> keys;
+  keys.reserve(values_.size());
+  for (const auto& [key, value] : values_) keys.push_back(key);
+  std::ranges::sort(keys);
+  RETURN_IF_ERROR(Reply(connection, uint64_t{keys.size()}));
+  for (const std::string_view key : keys) RETURN_IF_ERROR(ReplyText(connection, key));
+  return {};
+}
+
+// Counts the clients in the value of the key. The one with which the count reaches its own number
+// releases all clients that wait at this key; later ones pass at once.
+Status TcpStore::Barrier(Connection& connection, StoreRequest& request) {
+  std::string& key = request.texts[0];
+  ASSIGN_OR_RETURN(const int64_t arrived, AddTo(key, 1));
+  if (arrived < request.number) {
+    const uint64_t bytes = 2 * key.size() + kEntryOverheadBytes;
+    RETURN_IF_ERROR(Charge(bytes));
+    connection.wait_bytes += bytes;
+    connection.ticket = next_ticket_++;
+    connection.missing = 1;
+    at_barriers_[key].emplace(connection.ticket, connection.id);
+    connection.awaited.push_back(std::move(key));
+    return {};
+  }
+  const auto found = at_barriers_.find(key);
+  if (found != at_barriers_.end()) {
+    const std::map<uint64_t, ConnectionId> waiting = std::move(found->second);
+    at_barriers_.erase(found);
+    for (const auto& [ticket, id] : waiting) Arrived(Find(id));
+  }
+  return Reply(connection, kWaitDone);
 }
 
 Status TcpStore::MultiGet(Connection& connection, const StoreRequest& request) {
@@ -284,15 +328,20 @@ void TcpStore::Arrived(Connection& connection) {
 void TcpStore::EndWait(Connection& connection) {
   if (connection.ticket == 0) return;
   for (const std::string& key : connection.awaited) {
-    const auto found = waiters_.find(key);
-    if (found == waiters_.end()) continue;
-    found->second.erase(connection.ticket);
-    if (found->second.empty()) waiters_.erase(found);
+    Forget(waiters_, key, connection.ticket);
+    Forget(at_barriers_, key, connection.ticket);
   }
   connection.ticket = 0;
   connection.missing = 0;
   connection.awaited = {};
   Release(std::exchange(connection.wait_bytes, 0));
+}
+
+void TcpStore::Forget(Waiters& waiters, const std::string& key, uint64_t ticket) {
+  const auto found = waiters.find(key);
+  if (found == waiters.end()) return;
+  found->second.erase(ticket);
+  if (found->second.empty()) waiters.erase(found);
 }
 
 template <typename Number>

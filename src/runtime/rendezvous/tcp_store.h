@@ -70,7 +70,7 @@ class TcpStore {
     // The pending wait. Its ticket is its position among all waits; 0 when there is none.
     uint64_t ticket = 0;
     std::vector<std::string> awaited;  // keys that were missing when it began
-    size_t missing = 0;                // keys still missing
+    size_t missing = 0;                // keys still missing; 1 in a barrier
     uint64_t wait_bytes = 0;
   };
 
@@ -79,6 +79,9 @@ class TcpStore {
   Status ExecuteRest(Connection& connection, StoreRequest& request);
   Status CompareSet(Connection& connection, StoreRequest& request);
   Status Add(Connection& connection, const StoreRequest& request);
+  Result<int64_t> AddTo(const std::string& key, int64_t summand);
+  Status ListKeys(Connection& connection);
+  Status Barrier(Connection& connection, StoreRequest& request);
   Status MultiGet(Connection& connection, const StoreRequest& request);
   Status Delete(Connection& connection, const std::string& key);
   Status Wait(Connection& connection, StoreRequest& request);
@@ -95,6 +98,8 @@ class TcpStore {
   void WakeOne(const std::string& key);
   void Arrived(Connection& connection);
   void EndWait(Connection& connection);
+  using Waiters = std::unordered_map<std::string, std::map<uint64_t, ConnectionId>>;  // by ticket
+  static void Forget(Waiters& waiters, const std::string& key, uint64_t ticket);
 
   template <typename Number>
   Status Reply(Connection& connection, Number number);
@@ -112,10 +117,11 @@ class TcpStore {
   uint64_t next_ticket_ = 1;
   std::set<ConnectionId> with_output_;
 
-  // Only looked up, never listed: their order differs between machines.
+  // Their order differs between machines, so LIST_KEYS sorts it.
   std::unordered_map<std::string, std::string> values_;
-  std::unordered_map<std::string, std::deque<std::string>> queues_;            // none of them empty
-  std::unordered_map<std::string, std::map<uint64_t, ConnectionId>> waiters_;  // by ticket
+  std::unordered_map<std::string, std::deque<std::string>> queues_;  // none of them empty
+  Waiters waiters_;
+  Waiters at_barriers_;  // clients that wait in BARRIER, by its key
   uint64_t memory_bytes_ = 0;
 };
 

@@ -329,6 +329,60 @@ TEST(TcpStore, AQueueHandsOutInOrderAndWakesTheLongestWaiting) {
   EXPECT_EQ(clients.store().memory(), Bytes(0));
 }
 
+TEST(TcpStore, ListsTheKeysOfValuesInOrder) {
+  Clients clients(StoreDialect::kTorch2);
+  const auto id = clients.Connect();
+  const std::string list = RequestBytes(kTorch2Codes.list_keys, {});
+  EXPECT_EQ(clients.Call(id, list), I64(0));
+  for (const char* key : {"/c", "/a", "/b"}) clients.Set(id, key, "v");
+  clients.Call(id, RequestBytes(kTorch2Codes.push, {"/q", "a queue is no value"}));
+  EXPECT_EQ(clients.Call(id, list), I64(3) + TextBytes("/a") + TextBytes("/b") + TextBytes("/c"));
+}
+
+// The bytes and answers of PyTorch 2.15's own server.
+TEST(TcpStore, ABarrierReleasesAllOnceAsManyHaveCome) {
+  Clients clients(StoreDialect::kTorch2);
+  const auto first = clients.Connect();
+  const auto second = clients.Connect();
+  const auto third = clients.Connect();
+  const auto barrier = [](const std::string& key, int64_t world) {
+    return RequestBytes(kTorch2Codes.barrier, {key}) + I64(world);
+  };
+  EXPECT_EQ(clients.Call(first, barrier("/b", 3)), "");
+  EXPECT_EQ(clients.Call(second, barrier("/b", 3)), "");
+  EXPECT_EQ(clients.Call(third, barrier("/b", 3)), kZero);
+  EXPECT_EQ(clients.Take(first) + clients.Take(second), kZero + kZero);
+  EXPECT_EQ(clients.Call(first, barrier("/b", 3)), kZero) << "it stays open";
+  EXPECT_EQ(clients.Get(first, "/b"), TextBytes("4"));
+  EXPECT_EQ(clients.Call(first, barrier("/one", 1)), kZero);
+  EXPECT_EQ(clients.Call(first, barrier("/none", 0)), kZero);
+
+  // The client of the smaller number releases the one with the larger number.
+  EXPECT_EQ(clients.Call(first, barrier("/mixed", 3)), "");
+  EXPECT_EQ(clients.Call(second, barrier("/mixed", 2)), kZero);
+  EXPECT_EQ(clients.Take(first), kZero);
+}
+
+TEST(TcpStore, AClientThatLeavesABarrierWasCountedAndIsNotReleased) {
+  Clients clients(StoreDialect::kTorch2);
+  const auto first = clients.Connect();
+  const auto second = clients.Connect();
+  const std::string barrier = RequestBytes(kTorch2Codes.barrier, {"/b"}) + I64(3);
+  EXPECT_EQ(clients.Call(first, barrier), "");
+  EXPECT_EQ(clients.Call(first, RequestBytes(kTorch2Codes.cancel_wait, {})), kOne);
+  EXPECT_EQ(clients.Call(second, barrier), "");
+  clients.store().Close(second);
+  const auto third = clients.Connect();
+  EXPECT_EQ(clients.Call(third, barrier), kZero);
+  EXPECT_EQ(clients.Take(first), "");
+  clients.Call(third, RequestBytes(kTorch2Codes.remove, {"/b"}));
+  EXPECT_EQ(clients.store().memory(), Bytes(0));
+
+  clients.Set(third, "/text", "x");
+  const std::string on_text = RequestBytes(kTorch2Codes.barrier, {"/text"}) + I64(1);
+  EXPECT_FALSE(clients.Send(third, on_text).ok());
+}
+
 TEST(TcpStore, TellsTheDialectOfEachConnection) {
   TcpStore store(StoreDialect::kTorch1);
   const auto call = [&](TcpStore::ConnectionId id, std::string_view bytes) {
@@ -376,7 +430,7 @@ TEST(TcpStore, HangsUpOnWhatIsNoRequest) {
        Code::kInvalidArgument},
       {"a hello before every request", StoreDialect::kTorch1, StoreHello() + StoreHello(),
        Code::kInvalidArgument},
-      {"unknown operation after a hello", StoreDialect::kTorch1, StoreHello() + "\x11",
+      {"unknown operation after a hello", StoreDialect::kTorch1, StoreHello() + "\x13",
        Code::kInvalidArgument},
       {"a key too long", StoreDialect::kTorch1, std::string(1, 2) + NumberBytes(uint64_t{8193}),
        Code::kResourceExhausted},

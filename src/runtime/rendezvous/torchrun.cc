@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -15,11 +17,13 @@ constexpr uint32_t kMaxProcessesPerNode = 1'024;
 
 enum class Takes { kValue, kNothing };
 
-// What becomes of a flag that we read and do nothing with.
+// What becomes of a flag that Longhaul reads without using its value.
 enum class Unused {
-  kNo,      // it is used
-  kSilent,  // Longhaul needs no such setting, and nobody will miss it
+  kNo,         // it is used
+  kSilent,     // it has no effect under Longhaul that a script or its user could observe
+  kElsewhere,  // kSilent for an address of this machine, else a warning
   kWarn,
+  kRefuse,  // its meaning would be lost: an error with the remedy
 };
 
 struct Flag {
@@ -27,28 +31,47 @@ struct Flag {
   Takes takes = Takes::kValue;
   char letter = 0;
   Unused unused = Unused::kNo;
-  std::string_view why = "";  // with kWarn
+  std::string_view why = "";      // the end of a warning or an error
+  std::string_view allowed = "";  // with kRefuse: values that mean the default, between '|'
 };
 
 constexpr std::string_view kOwnRendezvous = "Longhaul serves the rendezvous itself";
-constexpr std::string_view kOneCommand = "one command starts all nodes";
 constexpr std::string_view kNotYet = "not supported yet";
+constexpr std::string_view kOneCommand =
+    "one command starts all nodes; run it once, with --nnodes (other machines join a controller "
+    "as agents: --controller)";
+constexpr std::string_view kOwnEvents =
+    "Longhaul writes its events to events.jsonl in the run's directory; leave the flag out";
+constexpr std::string_view kOwnLogs =
+    "Longhaul writes the workers' output to logs/ in the run's directory; leave the flag out";
+constexpr std::string_view kFilterLogs =
+    "Longhaul writes no filtered copies; apply grep to logs/ in the run's directory";
+constexpr std::string_view kNuma =
+    "Longhaul does not bind workers to cores; start them with numactl: --no-python numactl ...";
+constexpr std::string_view kVirtual =
+    "Longhaul gives each worker its real LOCAL_RANK; set CUDA_VISIBLE_DEVICES from it in the "
+    "script, before CUDA is initialised";
+constexpr std::string_view kCompletion =
+    "Longhaul's completion for bash is tools/completion.bash; leave the flag out";
+constexpr std::string_view kStopTime =
+    "Longhaul decides when it kills workers that do not end; set a time limit in the script";
 constexpr auto kNothing = Takes::kNothing;
 constexpr auto kValue = Takes::kValue;
 
 constexpr Flag kFlags[] = {
     {"help", kNothing, 'h'},
-    // torchrun's, in the order of its help.
+    // torchrun's, in the order of its help (2.15).
     {"nnodes"},
     {"nproc-per-node"},
     {"rdzv-backend", kValue, 0, Unused::kSilent},
-    {"rdzv-endpoint", kValue, 0, Unused::kWarn, kOwnRendezvous},
+    {"rdzv-endpoint", kValue, 0, Unused::kElsewhere, kOwnRendezvous},
     {"rdzv-id"},
     {"rdzv-conf", kValue, 0, Unused::kWarn, kOwnRendezvous},
     {"standalone", kNothing, 0, Unused::kSilent},
     {"max-restarts"},
     {"monitor-interval", kValue, 0, Unused::kSilent},
     {"start-method", kValue, 0, Unused::kSilent},
+    {"event-log-handler", kValue, 0, Unused::kRefuse, kOwnEvents, "null"},
     {"role"},
     {"module", kNothing, 'm'},
     {"no-python", kNothing},
@@ -56,16 +79,20 @@ constexpr Flag kFlags[] = {
     {"log-dir"},
     {"redirects", kValue, 'r'},
     {"tee", kValue, 't'},
-    {"local-ranks-filter", kValue, 0, Unused::kWarn, kNotYet},
-    {"node-rank", kValue, 0, Unused::kWarn, kOneCommand},
-    {"master-addr", kValue, 0, Unused::kWarn, kOwnRendezvous},
-    {"master-port", kValue, 0, Unused::kWarn, kOwnRendezvous},
-    {"local-addr", kValue, 0, Unused::kWarn, kOwnRendezvous},
-    {"event-log-handler", kValue, 0, Unused::kWarn, kNotYet},
-    {"logs-specs", kValue, 0, Unused::kWarn, kNotYet},
-    {"numa-binding", kValue, 0, Unused::kWarn, kNotYet},
-    {"signals-to-handle", kValue, 0, Unused::kWarn, kNotYet},
-    {"virtual-local-rank", kNothing, 0, Unused::kWarn, kNotYet},
+    {"log-line-prefix-template"},
+    {"local-ranks-filter"},
+    {"duplicate-stdout-filters", kValue, 0, Unused::kRefuse, kFilterLogs},
+    {"duplicate-stderr-filters", kValue, 0, Unused::kRefuse, kFilterLogs},
+    {"node-rank", kValue, 0, Unused::kRefuse, kOneCommand, "0"},
+    {"master-addr", kValue, 0, Unused::kElsewhere, kOwnRendezvous},
+    {"master-port", kValue, 0, Unused::kSilent},
+    {"local-addr", kValue, 0, Unused::kElsewhere, kOwnRendezvous},
+    {"logs-specs", kValue, 0, Unused::kRefuse, kOwnLogs, "default"},
+    {"numa-binding", kValue, 0, Unused::kRefuse, kNuma},
+    {"signals-to-handle"},
+    {"shutdown-timeout", kValue, 0, Unused::kRefuse, kStopTime, "30"},
+    {"virtual-local-rank", kNothing, 0, Unused::kRefuse, kVirtual},
+    {"print-completion", kValue, 0, Unused::kRefuse, kCompletion},
     // Those of DLRover's launcher, so that its scripts start here too.
     {"network-check", kNothing, 0, Unused::kWarn, kNotYet},
     {"exclude-straggler", kNothing, 0, Unused::kWarn, kNotYet},
@@ -76,6 +103,14 @@ constexpr Flag kFlags[] = {
     {"nodes"},
     {"procs"},
 };
+
+// Whether HOST, HOST:PORT or [IPV6]:PORT names the machine itself.
+bool IsThisMachine(std::string_view address) {
+  for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}) {
+    if (address == host || (address.starts_with(host) && address[host.size()] == ':')) return true;
+  }
+  return address.empty() || address == "::1";
+}
 
 const Flag* FindByLetter(char letter) {
   for (const Flag& flag : kFlags) {
@@ -157,6 +192,8 @@ class Parser {
  private:
   // Flags given as PET_<NAME>; the command line, read later, overrides them.
   Status ReadEnvironment() {
+    const auto prefix = environment_.find("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    if (prefix != environment_.end()) result_.line_prefix = prefix->second;
     for (const Flag& flag : kFlags) {
       std::string name = "PET_";
       for (const char c : flag.name) {
@@ -219,11 +256,7 @@ class Parser {
   }
 
   Status Apply(const Flag& flag, const std::string& value) {
-    if (flag.unused == Unused::kSilent) return {};
-    if (flag.unused == Unused::kWarn) {
-      Warn("--" + std::string(flag.name) + " is ignored: " + std::string(flag.why));
-      return {};
-    }
+    if (flag.unused != Unused::kNo) return ApplyUnused(flag, value);
     if (flag.takes == kNothing) return ApplySwitch(flag.name);
     if (flag.name == "nnodes" || flag.name == "nodes") return ApplyNodes(flag.name, value);
     if (flag.name == "nproc-per-node" || flag.name == "procs") {
@@ -239,9 +272,51 @@ class Parser {
       result_.run_id = value;
     } else if (flag.name == "role") {
       result_.role = value;
+    } else if (flag.name == "log-line-prefix-template") {
+      result_.line_prefix = value;
+    } else if (flag.name == "local-ranks-filter") {
+      return ApplyLocalRanks(value);
+    } else if (flag.name == "signals-to-handle") {
+      return CheckSignals(value);
     } else {
       CHECK(flag.name == "log-dir") << flag.name;
       result_.log_directory = value;
+    }
+    return {};
+  }
+
+  Status ApplyUnused(const Flag& flag, const std::string& value) {
+    const std::string name = "--" + std::string(flag.name);
+    const bool ignored = flag.unused == Unused::kWarn ||
+                         (flag.unused == Unused::kElsewhere && !IsThisMachine(value));
+    if (ignored) Warn(name + " is ignored: " + std::string(flag.why));
+    if (flag.unused != Unused::kRefuse) return {};
+    if (!flag.allowed.empty() && value == flag.allowed) return {};
+    return InvalidArgument(name + (flag.takes == kValue ? " " + Printable(value) : "") +
+                           " is not supported: " + std::string(flag.why));
+  }
+
+  // "0,1,2": the local ranks whose output is shown.
+  Status ApplyLocalRanks(const std::string& value) {
+    std::vector<uint32_t> ranks;
+    for (const std::string_view part : Split(value, ',')) {
+      ASSIGN_OR_RETURN(ranks.emplace_back(),
+                       ParseCount("local-ranks-filter", Trim(part), 0, kMaxProcessesPerNode - 1));
+    }
+    result_.shown_local_ranks = std::move(ranks);
+    return {};
+  }
+
+  // A signal that torchrun handles ends its run, as it ends `longhaul run`.
+  static Status CheckSignals(const std::string& value) {
+    static const std::set<std::string, std::less<>> kHandled = {"SIGTERM", "SIGINT", "SIGHUP",
+                                                                "SIGQUIT"};
+    for (const std::string_view part : Split(value, ',')) {
+      const std::string_view signal = Trim(part);
+      if (kHandled.contains(signal)) continue;
+      return InvalidArgument("--signals-to-handle: \"" + Printable(signal) +
+                             "\" is not supported: Longhaul forwards no signals; send it to the "
+                             "workers, or name only SIGTERM, SIGINT, SIGHUP and SIGQUIT");
     }
     return {};
   }
@@ -276,6 +351,11 @@ class Parser {
     if (const auto word = kWords.find(value); word != kWords.end()) {
       result_.processes = word->second;
       return {};
+    }
+    if (value == "xpu") {
+      return InvalidArgument("--" + std::string(flag) +
+                             " xpu is not supported: Longhaul counts "
+                             "NVIDIA GPUs only; give the number of workers");
     }
     const Result<uint32_t> number = ParseCount(flag, value, 1, kMaxProcessesPerNode);
     if (!number.ok()) {
@@ -321,6 +401,23 @@ class Parser {
 };
 
 }  // namespace
+
+std::vector<std::string> TorchrunFlags() {
+  std::vector<std::string> names;
+  for (const Flag& flag : kFlags) names.emplace_back(flag.name);
+  return names;
+}
+
+bool TorchrunFlagTakesNextWord(const std::string& word) {
+  if (word.size() < 2 || word[0] != '-' || word == "--") return false;
+  if (word[1] != '-') {
+    const Flag* flag = FindByLetter(word[1]);
+    return flag != nullptr && flag->takes == kValue && word.size() == 2;
+  }
+  if (word.find('=') != std::string::npos) return false;
+  const Result<const Flag*> flag = FindByName(word.substr(2));
+  return flag.ok() && (*flag)->takes == kValue;
+}
 
 Result<TorchrunArguments> ParseTorchrunArguments(
     std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,

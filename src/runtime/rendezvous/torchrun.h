@@ -1,8 +1,8 @@
 // torchrun's interface: its command line, the environment of a worker, and the file into which a
 // failed worker writes its error. Pure: text in, values out.
 //
-// Follows PyTorch 1.13 to 2.6. Leaves out TORCHELASTIC_TIMER_FILE, because nothing would read the
-// pipe that it names.
+// Follows PyTorch 1.13 to 2.15 (docs/torchrun.md). Leaves out TORCHELASTIC_TIMER_FILE, because
+// nothing would read the pipe that it names.
 #pragma once
 
 #include <cstdint>
@@ -50,19 +50,27 @@ struct TorchrunArguments {
   std::string log_directory;  // empty: not given
   StreamChoice redirects;
   StreamChoice tee;
+  std::optional<std::vector<uint32_t>> shown_local_ranks;  // absent: the output of all is shown
+  std::string line_prefix;            // a template with ${rank} and others; empty: not given
   bool help = false;                  // -h was given; the other values don't count
   std::vector<std::string> warnings;  // requests that are not carried out, a sentence each
 };
 
 // Reads torchrun's arguments (without the program's name). As in torchrun, flags may be written
 // with '-' or '_', as "--flag value" or "--flag=value", or shortened while they are unique, and
-// every flag may come from `environment` as PET_<NAME>. Longhaul adds --nodes, --procs and "--
-// COMMAND", which is run unchanged. The interpreter is PYTHON_EXEC of `environment`, else
-// `default_python`. kInvalidArgument names the wrong flag, and for an unknown one the most similar
-// known one.
+// every flag may come from `environment` as PET_<NAME>. A flag whose meaning Longhaul cannot keep
+// is refused with the remedy. Longhaul adds --nodes, --procs and "-- COMMAND", which is run
+// unchanged. The interpreter is PYTHON_EXEC of `environment`, else `default_python`.
+// kInvalidArgument names the wrong flag, and for an unknown one the most similar known one.
 Result<TorchrunArguments> ParseTorchrunArguments(
     std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,
     const std::string& default_python = "python3");
+
+// The long names of all flags that ParseTorchrunArguments knows, with '-'.
+std::vector<std::string> TorchrunFlags();
+
+// Whether this word is a flag whose value is the next word: "--nnodes", but not "--nnodes=2".
+bool TorchrunFlagTakesNextWord(const std::string& word);
 
 // A worker's place in its attempt.
 struct WorkerPlace {
@@ -78,7 +86,8 @@ struct WorkerPlace {
   uint32_t max_restarts = 0;
   std::string run_id = "none";
   std::string role = "default";
-  std::string error_file;  // empty: none
+  std::string error_file;     // empty: none
+  std::string torch_version;  // of the worker's Python; empty: unknown
 
   uint32_t rank() const { return first_rank + local_rank; }
 };

@@ -119,7 +119,8 @@ TEST(TorchrunArguments, WarnOfWhatWillNotBeDone) {
     const char* line;
     const char* want;
   } kRows[] = {
-      {"--node-rank 1 t.py", "--node-rank is ignored: one command starts all nodes"},
+      {"--rdzv-endpoint node-1:29500 t.py",
+       "--rdzv-endpoint is ignored: Longhaul serves the rendezvous itself"},
       {"--master_addr h --master-addr i t.py",
        "--master-addr is ignored: Longhaul serves the rendezvous itself"},
       {"--network-check t.py", "--network-check is ignored: not supported yet"},
@@ -134,6 +135,78 @@ TEST(TorchrunArguments, WarnOfWhatWillNotBeDone) {
   EXPECT_EQ(Parse("--nnodes 2:2 t.py")->minimum_nodes, 2u);
   EXPECT_EQ(Parse("--nnodes 2 t.py", {{"PET_NNODES", "1:4"}})->minimum_nodes, 2u);
   EXPECT_TRUE(Parse("--nnodes 2 t.py", {{"PET_NNODES", "1:4"}})->warnings.empty());
+}
+
+TEST(TorchrunArguments, AcceptWithoutAWordWhatMeansTheSame) {
+  for (const char* line : {
+           "--rdzv-endpoint localhost:0 t.py",
+           "--rdzv_endpoint=127.0.0.1:29400 t.py",
+           "--master-addr localhost --master-port 29501 t.py",
+           "--local-addr [::1]:0 t.py",
+           "--node-rank 0 t.py",
+           "--event-log-handler null --logs-specs default t.py",
+           "--signals-to-handle SIGTERM,SIGINT t.py",
+           "--shutdown-timeout 30 t.py",
+           "--run-path --monitor-interval 1 --start-method spawn t.py",
+       }) {
+    const auto got = Parse(line);
+    ASSERT_TRUE(got.ok()) << line << ": " << got.status();
+    EXPECT_TRUE(got->warnings.empty()) << line << ": " << got->warnings[0];
+  }
+}
+
+TEST(TorchrunArguments, SelectAndLabelTheOutputThatIsShown) {
+  EXPECT_EQ(Parse("t.py")->shown_local_ranks, std::nullopt);
+  EXPECT_EQ(Parse("--local-ranks-filter 0,2 t.py")->shown_local_ranks,
+            (std::vector<uint32_t>{0, 2}));
+  EXPECT_EQ(Parse("--local_ranks_filter=0 t.py")->shown_local_ranks, std::vector<uint32_t>{0});
+  EXPECT_EQ(Parse("--log-line-prefix-template ${rank}: t.py")->line_prefix, "${rank}:");
+  const Environment environment = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "${hostname}:"}};
+  EXPECT_EQ(Parse("t.py", environment)->line_prefix, "${hostname}:");
+  EXPECT_EQ(Parse("--log-line-prefix-template a t.py", environment)->line_prefix, "a");
+}
+
+TEST(TorchrunArguments, RefuseWhatTheyCannotDoWithTheRemedy) {
+  const struct {
+    const char* line;
+    const char* want;
+  } kRows[] = {
+      {"--node-rank 1 t.py",
+       "--node-rank 1 is not supported: one command starts all nodes; run it once, with --nnodes "
+       "(other machines join a controller as agents: --controller)"},
+      {"--event-log-handler kafka t.py",
+       "--event-log-handler kafka is not supported: Longhaul writes its events to events.jsonl in "
+       "the run's directory; leave the flag out"},
+      {"--virtual-local-rank t.py",
+       "--virtual-local-rank is not supported: Longhaul gives each worker its real LOCAL_RANK; set "
+       "CUDA_VISIBLE_DEVICES from it in the script, before CUDA is initialised"},
+      {"--nproc-per-node xpu t.py",
+       "--nproc-per-node xpu is not supported: Longhaul counts NVIDIA GPUs only; give the number "
+       "of "
+       "workers"},
+      {"--signals-to-handle SIGTERM,SIGUSR1 t.py",
+       "--signals-to-handle: \"SIGUSR1\" is not supported: Longhaul forwards no signals; send it "
+       "to "
+       "the workers, or name only SIGTERM, SIGINT, SIGHUP and SIGQUIT"},
+      {"--local-ranks-filter 0,x t.py",
+       "--local-ranks-filter: \"x\" is not a number from 0 to 1,023"},
+  };
+  for (const auto& row : kRows) {
+    const auto got = Parse(row.line);
+    ASSERT_FALSE(got.ok()) << row.line;
+    EXPECT_EQ(got.status().message(), row.want) << row.line;
+  }
+  EXPECT_EQ(Parse("t.py", {{"PET_NODE_RANK", "0"}}).status(), Status());
+  EXPECT_FALSE(Parse("t.py", {{"PET_NODE_RANK", "2"}}).ok());
+}
+
+TEST(TorchrunFlag, TakesTheNextWordUnlessItHasItsValue) {
+  for (const char* word : {"--nnodes", "--rdzv_conf", "--log-dir", "-t", "-r"}) {
+    EXPECT_TRUE(TorchrunFlagTakesNextWord(word)) << word;
+  }
+  for (const char* word : {"--nnodes=2", "--standalone", "-m", "-r3", "--", "-", "t.py", "--zz"}) {
+    EXPECT_FALSE(TorchrunFlagTakesNextWord(word)) << word;
+  }
 }
 
 TEST(TorchrunArguments, RefuseWhatIsWrongAndNameIt) {
@@ -223,6 +296,22 @@ TEST(WorkerEnvironment, KeepsWhatTheUserHasSet) {
   EXPECT_EQ(got.at("OMP_NUM_THREADS"), "4");
   EXPECT_EQ(got.at("NCCL_ASYNC_ERROR_HANDLING"), "0");
   EXPECT_FALSE(got.contains("TORCHELASTIC_ERROR_FILE"));
+}
+
+TEST(WorkerEnvironment, HasTheNameOfNcclsVariableThatThisPyTorchReads) {
+  const struct {
+    const char* version;
+    bool old_name;
+    bool new_name;
+  } kRows[] = {{"1.13.0", true, false}, {"2.1.2", true, false}, {"2.2.0", false, true},
+               {"2.15.0", false, true}, {"3.0.0", false, true}, {"", true, true}};
+  for (const auto& row : kRows) {
+    WorkerPlace place;
+    place.torch_version = row.version;
+    const Environment got = WorkerEnvironment(place, {});
+    EXPECT_EQ(got.contains("NCCL_ASYNC_ERROR_HANDLING"), row.old_name) << row.version;
+    EXPECT_EQ(got.contains("TORCH_NCCL_ASYNC_ERROR_HANDLING"), row.new_name) << row.version;
+  }
 }
 
 TEST(WorkerEnvironment, LeavesThreadsAloneForASingleProcess) {

@@ -43,6 +43,16 @@ std::optional<Instant> ReadTimestamp(const Json* value) {
   return Instant(DurationFromSeconds(seconds));
 }
 
+// "1.13.0", "2.1.2"; unknown versions count too.
+bool BeforeTorch22(std::string_view version) {
+  const std::vector<std::string_view> numbers = Split(version, '.');
+  if (numbers.size() < 2) return true;
+  const Result<int64_t> major = ParseInt64(numbers[0]);
+  const Result<int64_t> minor = ParseInt64(numbers[1]);
+  if (!major.ok() || !minor.ok()) return true;
+  return *major < 2 || (*major == 2 && *minor < 2);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
@@ -72,9 +82,13 @@ std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
   base.erase("TORCHELASTIC_ERROR_FILE");  // an outer launcher's, never ours
   if (!place.error_file.empty()) base["TORCHELASTIC_ERROR_FILE"] = place.error_file;
 
-  // Kept when the user has set them. NCCL's has one name before PyTorch 2.2 and another after.
-  base.try_emplace("NCCL_ASYNC_ERROR_HANDLING", "1");
-  base.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  // Kept when the user has set them. NCCL's has one name before PyTorch 2.2 and another after,
+  // which warns of the older one.
+  const bool older = BeforeTorch22(place.torch_version);
+  if (older) base.try_emplace("NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (!older || place.torch_version.empty()) {
+    base.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  }
   if (place.local_ranks > 1) base.try_emplace("OMP_NUM_THREADS", "1");
   return base;
 }

@@ -2,11 +2,14 @@
 
 Takes its place from torchrun's environment.
 """
+import concurrent.futures
 import datetime
 import os
 
 import torch
 import torch.distributed as dist
+
+CLIENTS = 32
 
 rank = int(os.environ["RANK"])
 world = int(os.environ["WORLD_SIZE"])
@@ -60,9 +63,41 @@ if hasattr(store, "queue_push"):
     store.queue_push(f"to-{other}", "letter")
     assert store.queue_pop(f"to-{rank}") == b"letter"  # waits for it
 
+if hasattr(store, "list_keys"):
+    store.set(f"listed-{rank}", "x")
+    store.get(f"listed-{other}")
+    assert {f"listed-{rank}", f"listed-{other}"} < set(store.list_keys())
+    store.barrier("both", world, datetime.timedelta(seconds=60))
+    store.barrier("both", world, datetime.timedelta(seconds=60))  # it stays open
+    try:
+        store.barrier(f"alone-{rank}", world, datetime.timedelta(milliseconds=50))
+        raise AssertionError("a barrier that nobody else reaches must time out")
+    except RuntimeError:
+        pass
+
+# The largest value that PyTorch's own server takes, and small reads after it.
+large = bytes([rank]) * ((8 << 20) - 1)
+store.set(f"large-{rank}", large)
+assert store.get(f"large-{other}") == bytes([other]) * len(large)
+assert store.get(f"from-{rank}") == f"hello from {rank}".encode()
+
+# Many clients in a process, half of which wait until the others have come.
+many = [dist.TCPStore(host, port, world, False, datetime.timedelta(seconds=60))
+        for _ in range(CLIENTS)]
+with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+    waits = [pool.submit(each.get, f"many-{rank}") for each in many[:CLIENTS // 2]]
+    for each in many[CLIENTS // 2:]:
+        each.add(f"count-{rank}", 1)
+    many[-1].set(f"many-{rank}", "done")
+    assert [each.result() for each in waits] == [b"done"] * len(waits)
+assert store.add(f"count-{rank}", 0) == CLIENTS - CLIENTS // 2
+del many
+
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 tensor = torch.full((1000,), float(rank + 1))
 dist.all_reduce(tensor)
 assert tensor.eq(3.0).all()
 dist.barrier()
 dist.destroy_process_group()
+newer = ("multi_get", "check", "queue_push", "list_keys", "barrier")
+print("every operation passed:", ", ".join(name for name in newer if hasattr(store, name)))

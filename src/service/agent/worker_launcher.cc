@@ -50,6 +50,7 @@ Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWor
   place.run_id = run_id == named.end() ? order.worker.job.value() : run_id->second;
   if (role != named.end()) place.role = role->second;
   place.error_file = error_file;
+  place.torch_version = start.job().workload().torch_version();
   std::map<std::string, std::string> environment =
       runtime::WorkerEnvironment(place, std::move(base));
   environment["LONGHAUL_AGENT_SOCKET"] = worker_api;
