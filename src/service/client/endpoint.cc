@@ -1,13 +1,11 @@
 #include "service/client/endpoint.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "io/files/file.h"
+#include "io/files/private_files.h"
 
 namespace longhaul::service {
 namespace {
@@ -35,16 +33,9 @@ Result<Endpoint> ParseEndpoint(const std::string& text) {
 }  // namespace
 
 Result<std::string> ReadToken(const std::string& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) {
-    return FromErrno(errno, "cannot read the token file " + path);
-  }
-  if ((facts.st_mode & 077) != 0) {
-    return PermissionDenied("the token file " + path +
-                            " may be read by others: chmod 600 it, or make a new one");
-  }
-  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kSmallFile));
-  const std::string token(Trim(Split(text, '\n').front()));
+  const Result<std::string> text = io::ReadPrivateText(path, kSmallFile);
+  if (!text.ok()) return text.status().WithContext("the token file");
+  const std::string token(Trim(Split(*text, '\n').front()));
   if (token.empty()) return DataLoss("the token file " + path + " is empty");
   return token;
 }

@@ -74,6 +74,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
                              ? directory + "/token"
                              : std::filesystem::absolute(options.token_file).string();
   ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
+  ASSIGN_OR_RETURN(tokens_, TokenStore::Open(directory + "/tokens.json", endpoint_.token));
 
   ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
   feed_ = std::make_unique<NotificationFeed>(*log_);
@@ -99,7 +100,6 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
 
   RestServerOptions rest_options;
   rest_options.address = options.rest;
-  rest_options.token = endpoint_.token;
   rest_options.allow_remote = options.allow_remote;
   PrepareJob prepare = options.prepare;
   if (!prepare) {
@@ -109,7 +109,8 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
       return submission->Prepare(request);
     };
   }
-  ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, std::move(prepare)));
+  ASSIGN_OR_RETURN(rest_,
+                   RestServer::Start(rest_options, *loop_, *feed_, *tokens_, std::move(prepare)));
   loop_->Start(*gateway_);
 
   endpoint_.rest = "http://" + WithPort(options.rest, rest_->port());

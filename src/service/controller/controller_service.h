@@ -13,11 +13,13 @@
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_server.h"
+#include "service/security/token_store.h"
 
 namespace longhaul::service {
 
 struct ControllerServiceOptions {
-  std::string state_directory;  // created when absent; has events.db, token and endpoint.json
+  std::string
+      state_directory;  // created when absent; has events.db, token, tokens.json, endpoint.json
   std::string rest = "127.0.0.1:0";
   std::string agents = "127.0.0.1:0";
   std::string token_file;  // empty: state_directory/token
@@ -47,6 +49,7 @@ class ControllerService {
   void Stop();
 
   const Endpoint& endpoint() const { return endpoint_; }
+  TokenStore& tokens() { return *tokens_; }
   CoreLoop& loop() { return *loop_; }
   EventLog& log() { return *log_; }
 
@@ -56,6 +59,7 @@ class ControllerService {
 
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<EventLog> log_;
+  std::unique_ptr<TokenStore> tokens_;
   std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;
   std::unique_ptr<AgentGateway> gateway_;

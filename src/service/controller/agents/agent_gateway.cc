@@ -13,7 +13,7 @@
 #include "proto/commands.grpc.pb.h"
 #include "proto/commands.pb.h"
 #include "proto/events.pb.h"
-#include "service/controller/token.h"
+#include "service/security/secret.h"
 
 namespace longhaul::service {
 

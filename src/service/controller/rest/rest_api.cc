@@ -11,6 +11,7 @@
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
+#include "service/controller/rest/token_request.h"
 #include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 #include "service/controller/submission/submission.h"
@@ -98,9 +99,13 @@ Result<bool> QueryFlag(const ApiRequest& request, const std::string& key) {
                          Printable(found->second, 40) + "\"");
 }
 
-// Whether the values of environments are asked for.
+// Whether the values of environments, which may be secrets, are asked for.
 Result<bool> WantsEnvironment(const ApiRequest& request) {
-  return QueryFlag(request, "environment");
+  ASSIGN_OR_RETURN(const bool wants, QueryFlag(request, "environment"));
+  if (!wants || Permits(request.caller.role, Role::kOperate)) return wants;
+  return PermissionDenied("the values of environments need the role operate, and the token " +
+                          request.caller.name + " has the role " +
+                          std::string(ToString(request.caller.role)));
 }
 
 Json JobJson(proto::JobStatus job, bool with_environment) {
@@ -169,38 +174,50 @@ ApiResponse ErrorResponse(const Status& status) {
   return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
 }
 
-RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
+ApiResponse WrongRole(const Identity& caller, Role needed, const std::string& what) {
+  return ErrorResponse(403, "permission_denied",
+                       what + " needs the role " + std::string(ToString(needed)) +
+                           ", and the token " + caller.name + " has the role " +
+                           std::string(ToString(caller.role)));
+}
+
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
+      tokens_(tokens),
       prepare_(std::move(prepare)),
       event_streams_(std::move(event_streams)) {}
 
 const std::vector<RestApi::Route>& RestApi::Table() {
   static const std::vector<Route> table = {
-      {"GET", "/v1/healthz", &RestApi::GetHealth},
-      {"POST", "/v1/jobs", &RestApi::PostJob},
-      {"GET", "/v1/jobs", &RestApi::GetJobs},
-      {"GET", "/v1/jobs/{id}", &RestApi::GetJob},
-      {"GET", "/v1/jobs/{id}/events", &RestApi::GetJobEvents},
-      {"GET", "/v1/jobs/{id}/logs", &RestApi::GetLogs},
-      {"POST", "/v1/jobs/{id}/stop", &RestApi::PostStop},
-      {"GET", "/v1/jobs/{id}/why", &RestApi::GetWhy},
-      {"GET", "/v1/events", &RestApi::GetEvents},
-      {"GET", "/v1/nodes", &RestApi::GetNodes},
-      {"POST", "/v1/nodes/{name}/cordon", &RestApi::PostCordon},
-      {"POST", "/v1/nodes/{name}/drain", &RestApi::PostDrain},
-      {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
-      {"GET", "/v1/queues", &RestApi::GetQueues},
-      {"GET", "/v1/links", &RestApi::GetLinks},
-      {"GET", "/v1/reservations", &RestApi::GetReservations},
-      {"POST", "/v1/reservations", &RestApi::PostReservation},
-      {"POST", "/v1/reservations/{name}/cancel", &RestApi::PostCancelReservation},
-      {"GET", "/v1/usage", &RestApi::GetUsage},
-      {"POST", "/v1/changes", &RestApi::PostChanges},
-      {"POST", "/v1/what-if", &RestApi::PostWhatIf},
-      {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
-      {"GET", "/metrics", &RestApi::GetMetrics},
+      {"GET", "/v1/healthz", std::nullopt, &RestApi::GetHealth},
+      {"POST", "/v1/jobs", Role::kOperate, &RestApi::PostJob},
+      {"GET", "/v1/jobs", Role::kView, &RestApi::GetJobs},
+      {"GET", "/v1/jobs/{id}", Role::kView, &RestApi::GetJob},
+      {"GET", "/v1/jobs/{id}/events", Role::kView, &RestApi::GetJobEvents},
+      {"GET", "/v1/jobs/{id}/logs", Role::kView, &RestApi::GetLogs},
+      {"POST", "/v1/jobs/{id}/stop", Role::kOperate, &RestApi::PostStop},
+      {"GET", "/v1/jobs/{id}/why", Role::kView, &RestApi::GetWhy},
+      {"GET", "/v1/events", Role::kView, &RestApi::GetEvents},
+      {"GET", "/v1/nodes", Role::kView, &RestApi::GetNodes},
+      {"POST", "/v1/nodes/{name}/cordon", Role::kAdminister, &RestApi::PostCordon},
+      {"POST", "/v1/nodes/{name}/drain", Role::kAdminister, &RestApi::PostDrain},
+      {"POST", "/v1/nodes/{name}/uncordon", Role::kAdminister, &RestApi::PostUncordon},
+      {"GET", "/v1/queues", Role::kView, &RestApi::GetQueues},
+      {"GET", "/v1/links", Role::kView, &RestApi::GetLinks},
+      {"GET", "/v1/reservations", Role::kView, &RestApi::GetReservations},
+      {"POST", "/v1/reservations", Role::kAdminister, &RestApi::PostReservation},
+      {"POST", "/v1/reservations/{name}/cancel", Role::kAdminister,
+       &RestApi::PostCancelReservation},
+      {"GET", "/v1/usage", Role::kView, &RestApi::GetUsage},
+      {"POST", "/v1/changes", Role::kOperate, &RestApi::PostChanges},
+      {"POST", "/v1/what-if", Role::kOperate, &RestApi::PostWhatIf},
+      {"GET", "/v1/tokens", Role::kAdminister, &RestApi::GetTokens},
+      {"POST", "/v1/tokens", Role::kAdminister, &RestApi::PostToken},
+      {"POST", "/v1/tokens/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeToken},
+      {"GET", "/v1/openapi.yaml", Role::kView, &RestApi::GetOpenApi},
+      {"GET", "/metrics", Role::kView, &RestApi::GetMetrics},
   };
   return table;
 }
@@ -211,6 +228,14 @@ std::vector<std::string> RestApi::Routes() {
     routes.push_back(std::string(route.method) + " " + route.pattern);
   }
   return routes;
+}
+
+std::optional<Role> RestApi::RoleFor(std::string_view method, std::string_view path) {
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (method == route.method && Matches(route.pattern, path, parameters)) return route.role;
+  }
+  return Role::kView;
 }
 
 ApiResponse RestApi::Handle(const ApiRequest& request) const {
@@ -618,6 +643,10 @@ ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) c
   proto::Event event;
   event.mutable_changes_asked()->set_reason(asked->reason);
   for (const ChangeRequest& each : asked->changes) {
+    const Role needed = service::RoleFor(each.kind);
+    if (!Permits(request.caller.role, needed)) {
+      return WrongRole(request.caller, needed, "the change of " + Printable(each.subject, 80));
+    }
     auto change = ChangeFrom(each);
     if (!change.ok()) return ErrorResponse(change.status());
     *event.mutable_changes_asked()->add_changes() = *std::move(change);
@@ -717,6 +746,29 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
   return JsonResponse(proto::ToJson(find().value_or(proto::NodeStatus())));
+}
+
+ApiResponse RestApi::GetTokens(const ApiRequest&, const Parameters&) const {
+  const Instant now = io::Now();
+  Json list = Json::array();
+  for (const NamedToken& token : tokens_.List()) list.push_back(ToJson(token, now));
+  return JsonResponse({{"tokens", std::move(list)}});
+}
+
+ApiResponse RestApi::PostToken(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto wanted = ParseTokenRequest(request.body, now);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
+  const auto secret = tokens_.Create(wanted->name, wanted->role, wanted->expires, now);
+  if (!secret.ok()) return ErrorResponse(secret.status());
+  Json answer = ToJson({wanted->name, wanted->role, "", now, wanted->expires}, now);
+  answer["token"] = *secret;
+  return JsonResponse(answer, 201);
+}
+
+ApiResponse RestApi::PostRevokeToken(const ApiRequest&, const Parameters& parameters) const {
+  const Status revoked = tokens_.Revoke(parameters[0]);
+  return revoked.ok() ? JsonResponse({{"revoked", parameters[0]}}) : ErrorResponse(revoked);
 }
 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {

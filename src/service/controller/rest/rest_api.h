@@ -20,6 +20,7 @@
 #include "service/controller/rest/change_request.h"
 #include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
+#include "service/security/token_store.h"
 
 namespace longhaul::service {
 
@@ -30,6 +31,7 @@ struct ApiRequest {
   bool wants_json = false;                   // Accept: application/json
   std::string last_event_id;                 // the header
   std::string body;
+  Identity caller;  // whose token the request has; kView where none is needed
 };
 
 // A stream of server-sent events instead of a body.
@@ -49,6 +51,8 @@ struct ApiResponse {
 
 // Returns {"error": {"code": "not_found", "message": ...}} with the matching HTTP status.
 ApiResponse ErrorResponse(const Status& status);
+// Returns 403, which names the caller's role and the one that `what` needs.
+ApiResponse WrongRole(const Identity& caller, Role needed, const std::string& what);
 ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
 
 // Makes the jobs of a request: parses, plans, prepares data. May take seconds.
@@ -57,10 +61,16 @@ using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRe
 class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
-  RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
+  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PrepareJob prepare,
           std::function<uint64_t()> event_streams);
 
+  // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
+  // checked here.
   ApiResponse Handle(const ApiRequest& request) const;
+
+  // Returns the role that a route needs, and nothing for one that needs no token. A path that
+  // doesn't exist needs kView, so that only holders of a token learn which do.
+  static std::optional<Role> RoleFor(std::string_view method, std::string_view path);
 
   // Returns "GET /v1/jobs/{id}" and so on, in the order in which they are matched.
   static std::vector<std::string> Routes();
@@ -71,6 +81,7 @@ class RestApi {
   struct Route {
     const char* method;
     const char* pattern;
+    std::optional<Role> role;  // absent: open to all
     Handler handler;
   };
   static const std::vector<Route>& Table();
@@ -96,6 +107,9 @@ class RestApi {
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
@@ -115,6 +129,7 @@ class RestApi {
 
   CoreLoop& loop_;
   NotificationFeed& feed_;
+  TokenStore& tokens_;
   PrepareJob prepare_;
   std::function<uint64_t()> event_streams_;
   mutable std::mutex what_if_;             // held by the question that is being answered

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/log/log.h"
-#include "service/controller/token.h"
 #include "service/http/web_origin.h"
 
 namespace longhaul::service {
@@ -34,9 +33,27 @@ HttpAnswer ToHttp(ApiResponse response) {
   return answer;
 }
 
-ApiRequest Translate(const HttpRequest& request) {
+std::string MethodOf(const HttpRequest& request) {
+  return request.method == "HEAD" ? "GET" : request.method;
+}
+
+// The token of a request; empty if it has none. The scheme's name is case-insensitive (RFC 9110,
+// section 11.1), the token is not.
+std::string TokenOf(const HttpRequest& request) {
+  const std::string given = request.Header("authorization");
+  if (given.size() < kScheme.size()) return "";
+  for (size_t i = 0; i < kScheme.size(); ++i) {
+    const char lower =
+        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
+    if (lower != kScheme[i]) return "";
+  }
+  return std::string(Trim(std::string_view(given).substr(kScheme.size())));
+}
+
+ApiRequest Translate(const HttpRequest& request, Identity caller) {
   ApiRequest translated;
-  translated.method = request.method == "HEAD" ? "GET" : request.method;
+  translated.caller = std::move(caller);
+  translated.method = MethodOf(request);
   translated.path = request.path;
   translated.query = request.query;
   translated.wants_json = request.Header("accept").find(kJson) != std::string::npos;
@@ -124,17 +141,19 @@ Result<HostPort> ParseHostPort(const std::string& text) {
 }
 
 RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-                       PrepareJob prepare)
+                       TokenStore& tokens, PrepareJob prepare)
     : options_(options),
       feed_(feed),
-      api_(loop, feed, std::move(prepare), [this] { return event_streams_->load(); }) {}
+      tokens_(tokens),
+      api_(loop, feed, tokens, std::move(prepare), [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 
 Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& options,
                                                       CoreLoop& loop, NotificationFeed& feed,
-                                                      PrepareJob prepare) {
-  std::unique_ptr<RestServer> server(new RestServer(options, loop, feed, std::move(prepare)));
+                                                      TokenStore& tokens, PrepareJob prepare) {
+  std::unique_ptr<RestServer> server(
+      new RestServer(options, loop, feed, tokens, std::move(prepare)));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
@@ -180,16 +199,24 @@ void RestServer::OnEnded() {
   io::LogError("controller", "REST on " + options_.address + " has ended: restart the controller");
 }
 
-// The scheme's name is case-insensitive (RFC 9110, section 11.1), the token is not.
-bool RestServer::HasToken(const HttpRequest& request) const {
-  const std::string given = request.Header("authorization");
-  if (given.size() < kScheme.size()) return false;
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char lower =
-        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
-    if (lower != kScheme[i]) return false;
+RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
+  const std::string method = MethodOf(request);
+  const std::optional<Role> needed = RestApi::RoleFor(method, request.path);
+  // Without a token nobody may send a body: there are few places for those.
+  if (!needed && request.body_bytes == 0) return {};
+  const Result<Identity> identity = tokens_.Identify(TokenOf(request), io::Now());
+  if (!identity.ok()) {
+    const std::string message =
+        request.Header("authorization").empty()
+            ? "this needs the header Authorization: Bearer TOKEN, with a token of this controller"
+            : identity.status().message();
+    return {{}, ToHttp(ErrorResponse(401, "unauthenticated", message))};
   }
-  return EqualInConstantTime(options_.token, Trim(std::string_view(given).substr(kScheme.size())));
+  if (needed && !Permits(identity->role, *needed)) {
+    const std::string what = method + " " + Printable(request.path, 80);
+    return {*identity, ToHttp(WrongRole(*identity, *needed, what))};
+  }
+  return {*identity, std::nullopt};
 }
 
 std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
@@ -197,17 +224,7 @@ std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
     if (foreign->status != 403) return Refuse(*foreign);
     return ToHttp(ErrorResponse(403, "permission_denied", foreign->message));
   }
-  // Without the token nobody may send a body: there are few places for those.
-  const bool open_to_all = request.path == "/v1/healthz" && request.body_bytes == 0;
-  if (!open_to_all && !HasToken(request)) {
-    return ToHttp(ErrorResponse(
-        401, "unauthenticated",
-        request.Header("authorization").empty()
-            ? "this needs the header Authorization: Bearer TOKEN, with the token from the "
-              "controller's token file"
-            : "wrong token: use the one in the controller's token file, as Authorization: Bearer "
-              "TOKEN"));
-  }
+  if (auto refusal = Authorize(request).refusal) return refusal;
   if (request.body_bytes == 0) return std::nullopt;
   const std::string type = MediaType(request.Header("content-type"));
   if (type == kJson) return std::nullopt;
@@ -220,7 +237,10 @@ std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
 }
 
 HttpAnswer RestServer::Handle(const HttpRequest& request) {
-  ApiResponse answer = api_.Handle(Translate(request));
+  // Again, because the token may have been revoked while the body arrived.
+  Caller caller = Authorize(request);
+  if (caller.refusal) return *std::move(caller.refusal);
+  ApiResponse answer = api_.Handle(Translate(request, std::move(caller.identity)));
   if (answer.stream.has_value()) return Stream(*answer.stream);
   return ToHttp(std::move(answer));
 }

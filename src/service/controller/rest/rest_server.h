@@ -1,4 +1,5 @@
-// The REST API over HTTP: bearer token, origins, media types, limits, server-sent events.
+// The REST API over HTTP: bearer tokens and their roles, origins, media types, limits, server-sent
+// events.
 //
 // Plain HTTP, so it listens on loopback only, unless the options allow remote clients because a TLS
 // proxy is in front of it. http_server.h handles the connections: neither an idle one nor an event
@@ -20,7 +21,6 @@ namespace longhaul::service {
 
 struct RestServerOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT; [::1]:0 for IPv6
-  std::string token;
   bool allow_remote = false;
   HttpLimits limits;
 };
@@ -38,10 +38,11 @@ class RestServer : private HttpHandler {
   static constexpr size_t kLargestBody = 1 << 20;
 
   // Starts to listen and serve. Returns kAlreadyExists when the port is in use, and
-  // kPermissionDenied for an address that others can reach without allow_remote. Requires that loop
-  // and feed outlive this.
+  // kPermissionDenied for an address that others can reach without allow_remote. Requires that
+  // loop, feed and tokens outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
-                                                   NotificationFeed& feed, PrepareJob prepare);
+                                                   NotificationFeed& feed, TokenStore& tokens,
+                                                   PrepareJob prepare);
   ~RestServer() override;
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
@@ -55,18 +56,24 @@ class RestServer : private HttpHandler {
 
  private:
   RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-             PrepareJob prepare);
+             TokenStore& tokens, PrepareJob prepare);
   Status Listen();
   std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
   HttpAnswer Handle(const HttpRequest& request) override;
   HttpAnswer Refuse(const HttpRefusal& refusal) override;
   void OnEnded() override;
-  bool HasToken(const HttpRequest& request) const;
+  // Returns whose token the request has; 401 or 403 if it may not do what it wants.
+  struct Caller {
+    Identity identity;
+    std::optional<HttpAnswer> refusal;
+  };
+  Caller Authorize(const HttpRequest& request) const;
   HttpAnswer Stream(const EventStream& stream);
   void WatchFeed();
 
   const RestServerOptions options_;
   NotificationFeed& feed_;
+  const TokenStore& tokens_;
   RestApi api_;
   // Shared with the streams, which a thread of the server may use a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =

@@ -1,0 +1,46 @@
+#include "service/controller/rest/token_request.h"
+
+#include <array>
+
+#include "base/text.h"
+#include "service/controller/rest/request_body.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr Duration kLongestTime = std::chrono::hours(24 * 3660);  // ten years
+
+}  // namespace
+
+Result<TokenRequest> ParseTokenRequest(std::string_view body, Instant now) {
+  static constexpr std::array<std::string_view, 3> kKeys = {"name", "role", "expires"};
+  ASSIGN_OR_RETURN(const auto json, ParseObject(body));
+  RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
+  TokenRequest request;
+  std::string role;
+  std::string expires;
+  RETURN_IF_ERROR(TakeText(json, "name", request.name));
+  RETURN_IF_ERROR(TakeText(json, "role", role));
+  RETURN_IF_ERROR(TakeText(json, "expires", expires));
+  RETURN_IF_ERROR(CheckTokenName(request.name));
+  ASSIGN_OR_RETURN(request.role, ParseRole(role));
+  if (expires.empty()) return request;
+  const Result<Duration> lasts = ParseDuration(expires);
+  if (!lasts.ok() || *lasts <= Duration(0) || *lasts > kLongestTime) {
+    return InvalidArgument("\"expires\": '" + Printable(expires, 40) +
+                           "' is not a time such as 30d, above zero and at most 3660d");
+  }
+  request.expires = now + *lasts;
+  return request;
+}
+
+nlohmann::ordered_json ToJson(const NamedToken& token, Instant now) {
+  nlohmann::ordered_json json = {{"name", token.name},
+                                 {"role", ToString(token.role)},
+                                 {"created_at_ns", ToNanoseconds(token.created)}};
+  if (token.expires) json["expires_at_ns"] = ToNanoseconds(*token.expires);
+  json["expired"] = token.expires.has_value() && *token.expires <= now;
+  return json;
+}
+
+}  // namespace longhaul::service
