@@ -76,6 +76,9 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
   ASSIGN_OR_RETURN(tokens_, TokenStore::Open(directory + "/tokens.json", endpoint_.token));
 
+  audit_ = std::make_unique<AuditLog>(directory + "/audit.log", AuditLog::Limits());
+  RETURN_IF_ERROR(audit_->Open());
+
   ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
   feed_ = std::make_unique<NotificationFeed>(*log_);
   CoreLoopOptions loop_options;
@@ -96,7 +99,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
                             " can be reached from outside, and agents' streams are plain: listen "
                             "on 127.0.0.1, or use a private network and say --allow-remote");
   }
-  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_));
+  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_, *audit_));
 
   RestServerOptions rest_options;
   rest_options.address = options.rest;
@@ -109,8 +112,8 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
       return submission->Prepare(request);
     };
   }
-  ASSIGN_OR_RETURN(rest_,
-                   RestServer::Start(rest_options, *loop_, *feed_, *tokens_, std::move(prepare)));
+  ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, *tokens_, *audit_,
+                                            std::move(prepare)));
   loop_->Start(*gateway_);
 
   endpoint_.rest = "http://" + WithPort(options.rest, rest_->port());

@@ -18,8 +18,8 @@
 namespace longhaul::service {
 
 struct ControllerServiceOptions {
-  std::string
-      state_directory;  // created when absent; has events.db, token, tokens.json, endpoint.json
+  std::string state_directory;  // created when absent; has events.db, token, tokens.json,
+                                // audit.log and endpoint.json
   std::string rest = "127.0.0.1:0";
   std::string agents = "127.0.0.1:0";
   std::string token_file;  // empty: state_directory/token
@@ -60,6 +60,7 @@ class ControllerService {
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<TokenStore> tokens_;
+  std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;
   std::unique_ptr<AgentGateway> gateway_;

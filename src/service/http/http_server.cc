@@ -199,6 +199,7 @@ void HttpServer::Take(io::Fd socket) {
   if (!MakeRoom(peer)) return;
   auto connection = std::make_unique<Connection>();
   const uint64_t id = connection->id = ++last_id_;
+  connection->address = *address;
   connection->peer = peer;
   connection->fd = std::move(socket);
   ++peers_[peer].connections;
@@ -220,7 +221,9 @@ bool HttpServer::MakeRoom(const std::string& peer) {
 
 bool HttpServer::EvictOldest(Peer& peer) {
   if (peer.waiting.empty()) return false;
-  Close(peer.waiting.begin()->second);
+  const uint64_t oldest = peer.waiting.begin()->second;
+  handler_.OnEvicted(connections_.at(oldest)->address);
+  Close(oldest);
   return true;
 }
 
@@ -290,9 +293,8 @@ void HttpServer::Advance(Connection& connection) {
   while (connection.in.starts_with("\r\n")) connection.in.erase(0, 2);
   const std::optional<size_t> head = FindHead(connection.in, connection.searched);
   if (head.value_or(connection.in.size()) > limits_.head_bytes) {
-    return AnswerAndClose(
-        connection, handler_.Refuse({431, "the request's head is larger than " +
-                                              std::to_string(limits_.head_bytes) + " bytes"}));
+    return RefuseAndClose(connection, {431, "the request's head is larger than " +
+                                                std::to_string(limits_.head_bytes) + " bytes"});
   }
   if (head.has_value()) return TakeHead(connection, *head);
   constexpr size_t kBorder = 3;  // of the empty line's four bytes
@@ -306,7 +308,8 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
       ParseHead(std::string_view(connection.in).substr(0, head_bytes), request);
   connection.in.erase(0, head_bytes);
   connection.searched = 0;
-  if (refusal.has_value()) return AnswerAndClose(connection, handler_.Refuse(*refusal));
+  if (refusal.has_value()) return RefuseAndClose(connection, *refusal);
+  request.peer = connection.address;
   connection.keep_alive = request.keep_alive;
   std::optional<HttpAnswer> early = handler_.Admit(request);
   if (early.has_value()) {
@@ -314,17 +317,14 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
     return Answer(connection, *std::move(early));
   }
   if (request.body_bytes > limits_.body_bytes) {
-    return AnswerAndClose(
+    return RefuseAndClose(
         connection,
-        handler_.Refuse({413, "the body has " + std::to_string(request.body_bytes) +
-                                  " bytes, at most " + std::to_string(limits_.body_bytes) +
-                                  " are allowed"}));
+        {413, "the body has " + std::to_string(request.body_bytes) + " bytes, at most " +
+                  std::to_string(limits_.body_bytes) + " are allowed"});
   }
   if (request.body_bytes == 0) return Dispatch(connection);
   if (bodies_ >= limits_.bodies) {
-    return AnswerAndClose(connection, handler_.Refuse({503,
-                                                       "too many requests at a time; try "
-                                                       "again later"}));
+    return RefuseAndClose(connection, {503, "too many requests at a time; try again later"});
   }
   ++bodies_;
   connection.counts_as_body = true;
@@ -360,13 +360,18 @@ void HttpServer::Dispatch(Connection& connection) {
         });
       },
       /*bounded=*/true);
-  if (!queued)
-    Answer(connection, handler_.Refuse({503, "too many requests wait; try again later"}));
+  if (queued) return;
+  Answer(connection,
+         handler_.Refuse({503, "too many requests wait; try again later"}, connection.address));
 }
 
 void HttpServer::AnswerAndClose(Connection& connection, HttpAnswer answer) {
   connection.keep_alive = false;
   Answer(connection, std::move(answer));
+}
+
+void HttpServer::RefuseAndClose(Connection& connection, const HttpRefusal& refusal) {
+  AnswerAndClose(connection, handler_.Refuse(refusal, connection.address));
 }
 
 void HttpServer::Answer(Connection& connection, HttpAnswer answer) {
@@ -495,7 +500,7 @@ void HttpServer::Expire(Connection& connection) {
   const bool answer = connection.phase == Phase::kBody ||
                       (connection.phase == Phase::kHead && !connection.in.empty());
   if (!answer) return Close(connection.id);
-  AnswerAndClose(connection, handler_.Refuse({408, "the request did not arrive in time"}));
+  RefuseAndClose(connection, {408, "the request did not arrive in time"});
 }
 
 void HttpServer::Close(uint64_t id) {

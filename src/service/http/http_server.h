@@ -64,8 +64,11 @@ class HttpHandler {
   virtual std::optional<HttpAnswer> Admit(const HttpRequest& request) = 0;
   // Called on a thread of the pool with the whole request.
   virtual HttpAnswer Handle(const HttpRequest& request) = 0;
-  // Returns the answer to a request that the server itself refuses.
-  virtual HttpAnswer Refuse(const HttpRefusal& refusal) = 0;
+  // Returns the answer to a request of this peer that the server itself refuses. Called on the
+  // server's thread; must not block.
+  virtual HttpAnswer Refuse(const HttpRefusal& refusal, const std::string& peer) = 0;
+  // Called on the server's thread when a connection was closed to make room for another one.
+  virtual void OnEvicted(const std::string& /*peer*/) {}
   // Called on the server's thread when the system has closed the listening socket.
   virtual void OnEnded() {}
 };
@@ -111,7 +114,8 @@ class HttpServer {
   struct Connection {
     uint64_t id = 0;
     io::Fd fd;
-    std::string peer;
+    std::string address;  // of the client
+    std::string peer;     // who it counts as
     Phase phase = Phase::kHead;
     uint64_t waiting_order = 0;  // its key in Peer::waiting; 0: none
     Instant deadline;
@@ -154,6 +158,7 @@ class HttpServer {
   void Dispatch(Connection& connection);
   void Answer(Connection& connection, HttpAnswer answer);
   void AnswerAndClose(Connection& connection, HttpAnswer answer);
+  void RefuseAndClose(Connection& connection, const HttpRefusal& refusal);
   void Send(Connection& connection);
   void OnSent(Connection& connection);
   void AskStream(Connection& connection);

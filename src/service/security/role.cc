@@ -16,7 +16,7 @@ constexpr std::array<std::pair<Role, std::string_view>, 3> kRoles = {{
 
 }  // namespace
 
-std::string_view ToString(Role role) { return kRoles[static_cast<size_t>(role)].second; }
+std::string_view NameOf(Role role) { return kRoles[static_cast<size_t>(role)].second; }
 
 Result<Role> ParseRole(std::string_view word) {
   for (const auto& [role, name] : kRoles) {

@@ -15,7 +15,7 @@ namespace longhaul::service {
 
 enum class Role { kView, kOperate, kAdminister };
 
-std::string_view ToString(Role role);
+std::string_view NameOf(Role role);
 // Parses the names above; the error lists them.
 Result<Role> ParseRole(std::string_view word);
 

@@ -50,7 +50,7 @@ Result<NamedToken> TokenOf(const Json& json) {
 
 Json ToJson(const NamedToken& token) {
   Json json = {{"name", token.name},
-               {"role", ToString(token.role)},
+               {"role", NameOf(token.role)},
                {"sha256", token.sha256},
                {"created_at_ns", ToNanoseconds(token.created)}};
   if (token.expires) json["expires_at_ns"] = ToNanoseconds(*token.expires);

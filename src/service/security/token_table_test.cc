@@ -19,7 +19,7 @@ TEST(Role, PermitsWhatTheRolesBeforeItPermit) {
   const Role kRoles[] = {Role::kView, Role::kOperate, Role::kAdminister};
   for (const Role has : kRoles) {
     for (const Role needs : kRoles) EXPECT_EQ(Permits(has, needs), has >= needs);
-    EXPECT_EQ(*ParseRole(ToString(has)), has);
+    EXPECT_EQ(*ParseRole(NameOf(has)), has);
   }
   EXPECT_EQ(ParseRole("root").status().message(),
             "the role is 'root', expected view, operate or administer");

@@ -132,6 +132,7 @@ class AgentGateway::Stream final
         return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be AgentHello"};
       }
       const Status refused = gateway_.Identify(self_, incoming_.hello());
+      gateway_.Audit(context_->peer(), incoming_.hello(), refused);
       if (!refused.ok()) {
         return {static_cast<grpc::StatusCode>(refused.code()), refused.message()};
       }
@@ -233,14 +234,14 @@ class AgentGateway::Service final : public proto::Controller::CallbackService {
   AgentGateway& gateway_;
 };
 
-AgentGateway::AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop)
-    : options_(options), loop_(loop), service_(std::make_unique<Service>(*this)) {}
+AgentGateway::AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop, AuditLog& audit)
+    : options_(options), loop_(loop), audit_(audit), service_(std::make_unique<Service>(*this)) {}
 
 AgentGateway::~AgentGateway() { Stop(); }
 
 Result<std::unique_ptr<AgentGateway>> AgentGateway::Start(const AgentGatewayOptions& options,
-                                                          CoreLoop& loop) {
-  std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop));
+                                                          CoreLoop& loop, AuditLog& audit) {
+  std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop, audit));
   RETURN_IF_ERROR(gateway->Listen());
   gateway->watcher_ = std::thread([raw = gateway.get()] { raw->WatchSilence(); });
   return gateway;
@@ -280,6 +281,19 @@ void AgentGateway::Stop() {
     server_->Wait();
     server_.reset();
   }
+}
+
+void AgentGateway::Audit(const std::string& peer, const proto::AgentHello& hello,
+                         const Status& status) {
+  AuditEntry entry;
+  entry.from = peer;
+  entry.did = "connect agent";
+  entry.object = hello.node();
+  if (!status.ok()) {
+    entry.status = status.code() == Code::kUnavailable ? 503 : 403;
+    entry.error = status.message();
+  }
+  audit_.Record(entry, io::Now());
 }
 
 Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,

@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "service/controller/core_loop.h"
+#include "service/security/audit_log.h"
 
 namespace longhaul::service {
 
@@ -43,9 +44,10 @@ class AgentGateway final : public AgentPort {
   static constexpr int kLargestMessage = 4 << 20;
   static constexpr int kMissedHeartbeats = 4;
 
-  // Starts to listen; kAlreadyExists when the port is in use. Requires that `loop` outlives this.
+  // Starts to listen; kAlreadyExists when the port is in use. Requires that `loop` and `audit`
+  // outlive this.
   static Result<std::unique_ptr<AgentGateway>> Start(const AgentGatewayOptions& options,
-                                                     CoreLoop& loop);
+                                                     CoreLoop& loop, AuditLog& audit);
   ~AgentGateway() override;
   AgentGateway(const AgentGateway&) = delete;
   AgentGateway& operator=(const AgentGateway&) = delete;
@@ -63,8 +65,9 @@ class AgentGateway final : public AgentPort {
   class Stream;
   class Service;
 
-  AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop);
+  AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop, AuditLog& audit);
   Status Listen();
+  void Audit(const std::string& peer, const proto::AgentHello& hello, const Status& status);
   // Handles a stream's hello. Returns the reason if the stream is refused.
   Status Identify(const std::shared_ptr<Stream>& stream, const proto::AgentHello& hello);
   // Handles the end of a stream, with its reason.
@@ -74,6 +77,7 @@ class AgentGateway final : public AgentPort {
 
   const AgentGatewayOptions options_;
   CoreLoop& loop_;
+  AuditLog& audit_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;

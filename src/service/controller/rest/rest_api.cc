@@ -105,7 +105,7 @@ Result<bool> WantsEnvironment(const ApiRequest& request) {
   if (!wants || Permits(request.caller.role, Role::kOperate)) return wants;
   return PermissionDenied("the values of environments need the role operate, and the token " +
                           request.caller.name + " has the role " +
-                          std::string(ToString(request.caller.role)));
+                          std::string(NameOf(request.caller.role)));
 }
 
 Json JobJson(proto::JobStatus job, bool with_environment) {
@@ -165,7 +165,10 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 }  // namespace
 
 ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message) {
-  return JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
+  ApiResponse response =
+      JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
+  response.error = message;
+  return response;
 }
 
 ApiResponse ErrorResponse(const Status& status) {
@@ -176,9 +179,9 @@ ApiResponse ErrorResponse(const Status& status) {
 
 ApiResponse WrongRole(const Identity& caller, Role needed, const std::string& what) {
   return ErrorResponse(403, "permission_denied",
-                       what + " needs the role " + std::string(ToString(needed)) +
+                       what + " needs the role " + std::string(NameOf(needed)) +
                            ", and the token " + caller.name + " has the role " +
-                           std::string(ToString(caller.role)));
+                           std::string(NameOf(caller.role)));
 }
 
 RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PrepareJob prepare,
@@ -230,6 +233,16 @@ std::vector<std::string> RestApi::Routes() {
   return routes;
 }
 
+RestApi::Wanted RestApi::Describe(std::string_view method, std::string_view path) {
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (method == route.method && Matches(route.pattern, path, parameters)) {
+      return {std::string(method) + " " + route.pattern, Join(parameters, " ")};
+    }
+  }
+  return {Printable(method, 20) + " (unknown path)", std::string(path)};
+}
+
 std::optional<Role> RestApi::RoleFor(std::string_view method, std::string_view path) {
   Parameters parameters;
   for (const Route& route : Table()) {
@@ -273,7 +286,11 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   Result<proto::JobsSubmitted> jobs = prepare_(*submission);
   if (!jobs.ok()) return ErrorResponse(jobs.status());
   Json list = Json::array();
-  for (const proto::Job& job : jobs->jobs()) list.push_back(SubmittedJson(job));
+  std::vector<std::string> ids;
+  for (const proto::Job& job : jobs->jobs()) {
+    list.push_back(SubmittedJson(job));
+    ids.push_back(job.id());
+  }
   proto::Event event;
   if (jobs->jobs_size() == 1) {
     *event.mutable_job_submitted()->mutable_job() = std::move(*jobs->mutable_jobs(0));
@@ -282,8 +299,10 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return list.size() == 1 ? JsonResponse(list[0], 201)
-                          : JsonResponse({{"jobs", std::move(list)}}, 201);
+  ApiResponse response = list.size() == 1 ? JsonResponse(list[0], 201)
+                                          : JsonResponse({{"jobs", std::move(list)}}, 201);
+  response.object = Join(ids, " ");
+  return response;
 }
 
 ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const {
@@ -510,7 +529,10 @@ ApiResponse RestApi::PostReservation(const ApiRequest& request, const Parameters
   event.mutable_changes_asked()->set_reason(wanted->reason());
   *event.mutable_changes_asked()->add_changes()->mutable_reserve() = *std::move(wanted);
   const Status accepted = loop_.Apply(std::move(event));
-  return accepted.ok() ? JsonResponse(answer, 201) : ErrorResponse(accepted);
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = answer["name"].get<std::string>();
+  return response;
 }
 
 ApiResponse RestApi::PostCancelReservation(const ApiRequest& request,
@@ -653,7 +675,11 @@ ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) c
   }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return JsonResponse({{"changes", asked->changes.size()}});
+  ApiResponse response = JsonResponse({{"changes", asked->changes.size()}});
+  std::vector<std::string> subjects;
+  for (const ChangeRequest& each : asked->changes) subjects.push_back(each.subject);
+  response.object = Join(subjects, " ");
+  return response;
 }
 
 Result<std::vector<runtime::scheduling::WhatIfChange>> RestApi::ChangesOf(
@@ -763,7 +789,9 @@ ApiResponse RestApi::PostToken(const ApiRequest& request, const Parameters&) con
   if (!secret.ok()) return ErrorResponse(secret.status());
   Json answer = ToJson({wanted->name, wanted->role, "", now, wanted->expires}, now);
   answer["token"] = *secret;
-  return JsonResponse(answer, 201);
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = wanted->name + " " + std::string(NameOf(wanted->role));
+  return response;
 }
 
 ApiResponse RestApi::PostRevokeToken(const ApiRequest&, const Parameters& parameters) const {

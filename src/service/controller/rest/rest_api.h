@@ -45,7 +45,9 @@ struct ApiResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::string allow;  // with 405: the allowed methods
+  std::string allow;   // with 405: the allowed methods
+  std::string error;   // the message of an error
+  std::string object;  // what was made or changed, where the path does not have it
   std::optional<EventStream> stream;
 };
 
@@ -67,6 +69,14 @@ class RestApi {
   // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
   // checked here.
   ApiResponse Handle(const ApiRequest& request) const;
+
+  // Returns what a request wants: "POST /v1/jobs/{id}/stop" and the parts of the path in place of
+  // {id}. A path that doesn't exist is "GET (unknown path)" and the path.
+  struct Wanted {
+    std::string route;
+    std::string object;
+  };
+  static Wanted Describe(std::string_view method, std::string_view path);
 
   // Returns the role that a route needs, and nothing for one that needs no token. A path that
   // doesn't exist needs kView, so that only holders of a token learn which do.

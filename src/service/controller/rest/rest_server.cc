@@ -141,19 +141,21 @@ Result<HostPort> ParseHostPort(const std::string& text) {
 }
 
 RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-                       TokenStore& tokens, PrepareJob prepare)
+                       TokenStore& tokens, AuditLog& audit, PrepareJob prepare)
     : options_(options),
       feed_(feed),
       tokens_(tokens),
+      audit_(audit),
       api_(loop, feed, tokens, std::move(prepare), [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 
 Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& options,
                                                       CoreLoop& loop, NotificationFeed& feed,
-                                                      TokenStore& tokens, PrepareJob prepare) {
+                                                      TokenStore& tokens, AuditLog& audit,
+                                                      PrepareJob prepare) {
   std::unique_ptr<RestServer> server(
-      new RestServer(options, loop, feed, tokens, std::move(prepare)));
+      new RestServer(options, loop, feed, tokens, audit, std::move(prepare)));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
@@ -210,43 +212,80 @@ RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
         request.Header("authorization").empty()
             ? "this needs the header Authorization: Bearer TOKEN, with a token of this controller"
             : identity.status().message();
-    return {{}, ToHttp(ErrorResponse(401, "unauthenticated", message))};
+    return {{}, ErrorResponse(401, "unauthenticated", message)};
   }
   if (needed && !Permits(identity->role, *needed)) {
     const std::string what = method + " " + Printable(request.path, 80);
-    return {*identity, ToHttp(WrongRole(*identity, *needed, what))};
+    return {*identity, WrongRole(*identity, *needed, what)};
   }
   return {*identity, std::nullopt};
 }
 
-std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Identity& who) const {
   if (const auto foreign = RefuseForeignOrigin(request, !options_.allow_remote)) {
-    if (foreign->status != 403) return Refuse(*foreign);
-    return ToHttp(ErrorResponse(403, "permission_denied", foreign->message));
+    return ErrorResponse(foreign->status,
+                         foreign->status == 403 ? "permission_denied" : CodeOf(foreign->status),
+                         foreign->message);
   }
-  if (auto refusal = Authorize(request).refusal) return refusal;
+  Caller caller = Authorize(request);
+  who = std::move(caller.identity);
+  if (caller.refusal) return caller.refusal;
   if (request.body_bytes == 0) return std::nullopt;
   const std::string type = MediaType(request.Header("content-type"));
   if (type == kJson) return std::nullopt;
-  return ToHttp(ErrorResponse(
+  return ErrorResponse(
       415, "unsupported_media_type",
       (type.empty() ? std::string("the body has no Content-Type")
                     : "the body's Content-Type is " + Printable(type, 80)) +
           ", expected application/json: send the header \"Content-Type: application/json\" (curl: "
-          "-H 'Content-Type: application/json' --data-binary @FILE)"));
+          "-H 'Content-Type: application/json' --data-binary @FILE)");
+}
+
+std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+  Identity who;
+  std::optional<ApiResponse> refusal = RefusalOf(request, who);
+  if (!refusal) return std::nullopt;
+  Audit(request, who, *refusal);
+  return ToHttp(*std::move(refusal));
+}
+
+void RestServer::Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer) {
+  const std::string method = MethodOf(request);
+  const bool refused = answer.status == 401 || answer.status == 403 || answer.status == 415;
+  const bool secrets = request.query.contains("environment");
+  if (method == "GET" && !refused && !secrets) return;
+  RestApi::Wanted wanted = RestApi::Describe(method, request.path);
+  AuditEntry entry;
+  entry.who = who;
+  entry.from = request.peer;
+  entry.did = std::move(wanted.route);
+  if (secrets) entry.did += " with environment";
+  entry.object = answer.object.empty() ? std::move(wanted.object) : answer.object;
+  entry.status = answer.status;
+  entry.error = answer.error;
+  audit_.Record(entry, io::Now());
 }
 
 HttpAnswer RestServer::Handle(const HttpRequest& request) {
   // Again, because the token may have been revoked while the body arrived.
   Caller caller = Authorize(request);
-  if (caller.refusal) return *std::move(caller.refusal);
-  ApiResponse answer = api_.Handle(Translate(request, std::move(caller.identity)));
+  ApiResponse answer = caller.refusal ? *std::move(caller.refusal)
+                                      : api_.Handle(Translate(request, caller.identity));
+  Audit(request, caller.identity, answer);
   if (answer.stream.has_value()) return Stream(*answer.stream);
   return ToHttp(std::move(answer));
 }
 
-HttpAnswer RestServer::Refuse(const HttpRefusal& refusal) {
+HttpAnswer RestServer::Refuse(const HttpRefusal& refusal, const std::string& peer) {
+  audit_.Record(RefusedEntry(peer, "HTTP request", refusal.status, refusal.message), io::Now());
   return ToHttp(ErrorResponse(refusal.status, CodeOf(refusal.status), refusal.message));
+}
+
+void RestServer::OnEvicted(const std::string& peer) {
+  constexpr int kUnavailable = 503;
+  audit_.Record(
+      RefusedEntry(peer, "HTTP connection", kUnavailable, "closed to make room for another one"),
+      io::Now());
 }
 
 HttpAnswer RestServer::Stream(const EventStream& stream) {

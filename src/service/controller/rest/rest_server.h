@@ -16,6 +16,7 @@
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_api.h"
 #include "service/http/http_server.h"
+#include "service/security/audit_log.h"
 
 namespace longhaul::service {
 
@@ -39,10 +40,10 @@ class RestServer : private HttpHandler {
 
   // Starts to listen and serve. Returns kAlreadyExists when the port is in use, and
   // kPermissionDenied for an address that others can reach without allow_remote. Requires that
-  // loop, feed and tokens outlive this.
+  // loop, feed, tokens and audit outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
                                                    NotificationFeed& feed, TokenStore& tokens,
-                                                   PrepareJob prepare);
+                                                   AuditLog& audit, PrepareJob prepare);
   ~RestServer() override;
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
@@ -56,24 +57,30 @@ class RestServer : private HttpHandler {
 
  private:
   RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-             TokenStore& tokens, PrepareJob prepare);
+             TokenStore& tokens, AuditLog& audit, PrepareJob prepare);
   Status Listen();
   std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
   HttpAnswer Handle(const HttpRequest& request) override;
-  HttpAnswer Refuse(const HttpRefusal& refusal) override;
+  HttpAnswer Refuse(const HttpRefusal& refusal, const std::string& peer) override;
+  void OnEvicted(const std::string& peer) override;
   void OnEnded() override;
   // Returns whose token the request has; 401 or 403 if it may not do what it wants.
   struct Caller {
     Identity identity;
-    std::optional<HttpAnswer> refusal;
+    std::optional<ApiResponse> refusal;
   };
   Caller Authorize(const HttpRequest& request) const;
+  std::optional<ApiResponse> RefusalOf(const HttpRequest& request, Identity& who) const;
+  // Writes what a request did, or why it was refused, to the audit log. Leaves out reads that
+  // anybody with its role may do.
+  void Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer);
   HttpAnswer Stream(const EventStream& stream);
   void WatchFeed();
 
   const RestServerOptions options_;
   NotificationFeed& feed_;
   const TokenStore& tokens_;
+  AuditLog& audit_;
   RestApi api_;
   // Shared with the streams, which a thread of the server may use a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =

@@ -127,13 +127,12 @@ TEST_F(RestTest, LetsEachRoleDoWhatItMayAndNoMore) {
     for (const auto& [role, token] : kTokens) {
       http_->set_bearer_token_auth(token);
       const auto [status, json] = Call(method, path, method == "POST" ? "{}" : "");
-      SCOPED_TRACE(route + " as " + std::string(ToString(role)));
+      SCOPED_TRACE(route + " as " + std::string(NameOf(role)));
       EXPECT_EQ(status == 403, needed.has_value() && !Permits(role, *needed)) << status;
       EXPECT_NE(status, 401);
       if (status == 403) {
         const std::string message = json["error"]["message"];
-        EXPECT_NE(message.find("needs the role " + std::string(ToString(*needed))),
-                  std::string::npos)
+        EXPECT_NE(message.find("needs the role " + std::string(NameOf(*needed))), std::string::npos)
             << message;
       }
     }
@@ -175,6 +174,53 @@ TEST_F(RestTest, RefusesATokenOnceItIsRevokedOrExpired) {
   EXPECT_EQ(Call("POST", "/v1/tokens/alice/revoke").first, 404);
   const std::string listed = Call("GET", "/v1/tokens").second.dump();
   EXPECT_EQ(listed.find("sha256"), std::string::npos) << "hashes stay in the file: " << listed;
+}
+
+TEST_F(RestTest, LogsWhoDidWhatAndWhatWasRefused) {
+  secret_ = "s3cret-value";
+  const auto made = Call("POST", "/v1/tokens", R"({"name": "alice", "role": "operate"})").second;
+  const std::string token = made["token"];
+  http_->set_bearer_token_auth(token);
+  ASSERT_EQ(Call("POST", "/v1/jobs", R"({"job": "x", "name": "mine"})").first, 201);
+  ASSERT_EQ(Call("GET", "/v1/jobs").first, 200);
+  ASSERT_EQ(Call("GET", "/v1/jobs/mine?environment=true").first, 200);
+  ASSERT_EQ(Call("POST", "/v1/nodes/node-1/drain").first, 403);
+  http_->set_bearer_token_auth("wrong-secret");
+  ASSERT_EQ(Call("POST", "/v1/jobs/mine/stop").first, 401);
+  std::vector<Json> lines;
+  std::ifstream file(directory_ + "/audit.log");
+  for (std::string line; std::getline(file, line);) {
+    for (const std::string& secret : {token, secret_, std::string("wrong-secret")}) {
+      EXPECT_EQ(line.find(secret), std::string::npos) << line;
+    }
+    lines.push_back(Json::parse(line));
+    EXPECT_EQ(lines.back()["from"], "127.0.0.1");
+    lines.back().erase("from");
+    lines.back().erase("at");
+  }
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[0].dump(), R"({"who":"local","role":"administer","did":"POST /v1/tokens",)"
+                             R"("object":"alice operate","status":201})");
+  EXPECT_EQ(lines[1].dump(), R"({"who":"alice","role":"operate","did":"POST /v1/jobs",)"
+                             R"("object":"mine-1","status":201})");
+  EXPECT_EQ(lines[2].dump(), R"({"who":"alice","role":"operate",)"
+                             R"("did":"GET /v1/jobs/{id} with environment","object":"mine",)"
+                             R"("status":200})");
+  EXPECT_EQ(lines[3]["did"], "POST /v1/nodes/{name}/drain");
+  EXPECT_EQ(lines[3]["who"], "alice");
+  EXPECT_EQ(lines[3]["status"], 403);
+  EXPECT_FALSE(lines[4].contains("who"));
+  EXPECT_EQ(lines[4]["status"], 401);
+}
+
+TEST_F(RestTest, LogsRequestsThatItDoesNotRead) {
+  ASSERT_EQ(Call("POST", "/v1/jobs", std::string(RestServer::kLargestBody + 1, ' ')).first, 413);
+  ASSERT_EQ(http_->Get("/v1/jobs", {{"Host", "evil.example"}})->status, 403);
+  ASSERT_EQ(http_->Post("/v1/jobs", "a=b", "application/x-www-form-urlencoded")->status, 415);
+  std::ifstream file(directory_ + "/audit.log");
+  std::vector<int> statuses;
+  for (std::string line; std::getline(file, line);) statuses.push_back(Json::parse(line)["status"]);
+  EXPECT_EQ(statuses, (std::vector<int>{413, 403, 415}));
 }
 
 TEST_F(RestTest, ShowsTheValuesOfAnEnvironmentToNoViewer) {
@@ -418,7 +464,8 @@ TEST_F(RestTest, StopsAlsoWhenListeningHasEndedByItself) {
   NotificationFeed feed(*log);
   const auto loop = *CoreLoop::Create(CoreLoopOptions(), *log, feed);
   const auto tokens = *TokenStore::Open(directory_ + "/other-tokens.json", "secret");
-  const auto server = *RestServer::Start(RestServerOptions(), *loop, feed, *tokens, nullptr);
+  AuditLog audit(directory_ + "/other-audit.log", AuditLog::Limits());
+  const auto server = *RestServer::Start(RestServerOptions(), *loop, feed, *tokens, audit, nullptr);
   const std::vector<int> listeners = Listeners(server->port());
   ASSERT_EQ(listeners.size(), 1u);
   ASSERT_EQ(::shutdown(listeners[0], SHUT_RDWR), 0);
@@ -493,7 +540,7 @@ TEST_F(OpenApiTest, NamesTheRoleThatEachRouteNeeds) {
     const std::optional<Role> needed = RestApi::RoleFor(method, path);
     std::transform(method.begin(), method.end(), method.begin(), ::tolower);
     const YAML::Node role = document_["paths"][path][method]["x-role"];
-    EXPECT_EQ(role ? role.as<std::string>() : "", needed ? ToString(*needed) : "") << route;
+    EXPECT_EQ(role ? role.as<std::string>() : "", needed ? NameOf(*needed) : "") << route;
   }
 }
 

@@ -36,7 +36,7 @@ Result<TokenRequest> ParseTokenRequest(std::string_view body, Instant now) {
 
 nlohmann::ordered_json ToJson(const NamedToken& token, Instant now) {
   nlohmann::ordered_json json = {{"name", token.name},
-                                 {"role", ToString(token.role)},
+                                 {"role", NameOf(token.role)},
                                  {"created_at_ns", ToNanoseconds(token.created)}};
   if (token.expires) json["expires_at_ns"] = ToNanoseconds(*token.expires);
   json["expired"] = token.expires.has_value() && *token.expires <= now;
