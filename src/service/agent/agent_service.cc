@@ -16,6 +16,7 @@
 #include "io/files/file.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
+#include "io/process/process_tree.h"
 #include "service/client/endpoint.h"
 #include "service/trainer_program.h"
 
@@ -383,6 +384,11 @@ void AgentService::Do(const runtime::KillNode& effect) {
 
 // ------------------------------------------------------------------------------------- the worker
 // APIs
+
+bool AgentService::IsProcessOf(const runtime::WorkerId& worker, pid_t process) {
+  const std::optional<pid_t> own = launcher_->Pid(worker);
+  return own.has_value() && io::BelongsTo(process, *own);
+}
 
 std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
   const auto found = starts_.find(worker.job);

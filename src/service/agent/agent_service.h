@@ -100,6 +100,7 @@ class AgentService final : private WorkerApiHost {
 
   // WorkerApiHost.
   std::optional<worker_api::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
+  bool IsProcessOf(const runtime::WorkerId& worker, pid_t process) override;
   Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                         uint64_t bytes) override;
   void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
