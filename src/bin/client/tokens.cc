@@ -60,8 +60,18 @@ int Revoke(RestClient& client, const Options& options) {
   return std::printf("%s is revoked\n", options.name.c_str()), kExitOk;
 }
 
+int CreateJoin(RestClient& client, const Options& options) {
+  Json body = Json::object();
+  if (!options.node.empty()) body["node"] = options.node;
+  if (!options.expires.empty()) body["expires"] = options.expires;
+  const auto answer = client.Post("/v1/join-tokens", body);
+  if (!answer.ok()) return Fail(answer.status());
+  return GiveOut(options, (*answer)["token"].get<std::string>(), *answer);
+}
+
 int RunToken(RestClient& client, const Options& options) {
   if (options.use == "create") return Create(client, options);
+  if (options.use == "create-join") return CreateJoin(client, options);
   if (options.use == "revoke") return Revoke(client, options);
   return List(client, options);
 }
@@ -97,6 +107,15 @@ void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
                      "End after this long, such as 30d (default: never)");
   create->add_option("--out", options->output,
                      "Write the token to this file (mode 0600) instead of printing it");
+
+  CLI::App* join =
+      AddOne(*token, options, "create-join", "Create a token with which one agent joins, once",
+             "An agent that has joined before needs --node. Example:\n"
+             "  longhaul token create-join --node node-1 --out join.token");
+  join->add_option("--node", options->node, "Let only the node of this name join");
+  join->add_option("--expires", options->expires, "End after this long, at most 7d (default: 1h)");
+  join->add_option("--out", options->output,
+                   "Write the token to this file (mode 0600) instead of printing it");
 
   AddOne(*token, options, "list", "List the tokens, without their secrets",
          "Example:\n  longhaul token list --json");

@@ -126,13 +126,14 @@ HttpLimits Bounded(HttpLimits limits) {
 
 }  // namespace
 
-HttpServer::HttpServer(const HttpLimits& limits, HttpHandler& handler)
-    : limits_(Bounded(limits)), handler_(handler) {}
+HttpServer::HttpServer(const HttpLimits& limits, HttpHandler& handler, const TlsServerContext* tls)
+    : limits_(Bounded(limits)), handler_(handler), tls_(tls) {}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host, uint16_t port,
                                                       const HttpLimits& limits,
-                                                      HttpHandler& handler) {
-  std::unique_ptr<HttpServer> server(new HttpServer(limits, handler));
+                                                      HttpHandler& handler,
+                                                      const TlsServerContext* tls) {
+  std::unique_ptr<HttpServer> server(new HttpServer(limits, handler, tls));
   ASSIGN_OR_RETURN(server->listener_, Listen(host, port));
   ASSIGN_OR_RETURN(server->loop_, io::EventLoop::Create());
   server->StartThreads();
@@ -202,6 +203,11 @@ void HttpServer::Take(io::Fd socket) {
   connection->address = *address;
   connection->peer = peer;
   connection->fd = std::move(socket);
+  if (tls_ != nullptr) {
+    Result<std::unique_ptr<TlsSession>> session = TlsSession::Create(*tls_, connection->fd);
+    if (!session.ok()) return;  // out of memory: closes it
+    connection->tls = *std::move(session);
+  }
   ++peers_[peer].connections;
   loop_->Watch(connection->fd.get(), false,
                [this, id](bool readable, bool writable) { OnReady(id, readable, writable); });
@@ -256,6 +262,10 @@ void HttpServer::OnReady(uint64_t id, bool readable, bool writable) {
   if (writable && (connection.phase == Phase::kSending || connection.phase == Phase::kStreaming)) {
     return Send(connection);  // a failure of it closes the connection
   }
+  // A handshake that waited until the socket takes more.
+  if (writable && connection.tls != nullptr && connection.phase == Phase::kHead) {
+    return Receive(connection);
+  }
   if (!readable) return;
   switch (connection.phase) {
     case Phase::kHead:
@@ -270,9 +280,24 @@ void HttpServer::OnReady(uint64_t id, bool readable, bool writable) {
   }
 }
 
+Result<std::optional<size_t>> HttpServer::ReceiveSome(Connection& connection,
+                                                      std::span<std::byte> buffer) {
+  if (connection.tls == nullptr) return io::ReceiveSome(connection.fd, buffer);
+  Result<std::optional<size_t>> got = connection.tls->Receive(buffer);
+  if (connection.phase == Phase::kHead) {
+    loop_->WantWrite(connection.fd.get(), connection.tls->wants_write());
+  }
+  return got;
+}
+
+Result<size_t> HttpServer::SendSome(Connection& connection, std::string_view bytes) {
+  if (connection.tls != nullptr) return connection.tls->Send(BytesOf(bytes));
+  return io::SendSome(connection.fd, BytesOf(bytes));
+}
+
 void HttpServer::Receive(Connection& connection) {
   std::array<std::byte, kReceiveBytes> buffer;
-  const Result<std::optional<size_t>> got = io::ReceiveSome(connection.fd, buffer);
+  const Result<std::optional<size_t>> got = ReceiveSome(connection, buffer);
   if (!got.ok()) return Close(connection.id);
   if (!got->has_value()) return;
   if (**got == 0) return Close(connection.id);
@@ -282,7 +307,7 @@ void HttpServer::Receive(Connection& connection) {
 
 void HttpServer::Discard(Connection& connection) {
   std::array<std::byte, kReceiveBytes> buffer;
-  const Result<std::optional<size_t>> got = io::ReceiveSome(connection.fd, buffer);
+  const Result<std::optional<size_t>> got = ReceiveSome(connection, buffer);
   if (!got.ok() || (got->has_value() && **got == 0)) Close(connection.id);
 }
 
@@ -331,7 +356,7 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
   SetPhase(connection, Phase::kBody, limits_.body_time);
   if (request.Header("expect") == "100-continue" && connection.in.empty()) {
     // A socket that does not take these few bytes is no worse off: the client sends all the same.
-    (void)!io::SendSome(connection.fd, BytesOf("HTTP/1.1 100 Continue\r\n\r\n")).ok();
+    (void)!SendSome(connection, "HTTP/1.1 100 Continue\r\n\r\n").ok();
   }
   TakeBody(connection);
 }
@@ -406,8 +431,8 @@ void HttpServer::Answer(Connection& connection, HttpAnswer answer) {
 
 void HttpServer::Send(Connection& connection) {
   while (connection.sent < connection.out.size()) {
-    const Result<size_t> sent = io::SendSome(
-        connection.fd, BytesOf(std::string_view(connection.out).substr(connection.sent)));
+    const Result<size_t> sent =
+        SendSome(connection, std::string_view(connection.out).substr(connection.sent));
     if (!sent.ok()) return Close(connection.id);
     if (*sent == 0) {
       loop_->WantWrite(connection.fd.get(), true);
@@ -426,6 +451,7 @@ void HttpServer::OnSent(Connection& connection) {
   if (connection.stream != nullptr && !connection.stream_over) return AskStream(connection);
   connection.stream.reset();
   if (!connection.keep_alive) {
+    if (connection.tls != nullptr) connection.tls->Close();
     ::shutdown(connection.fd.get(), SHUT_WR);
     SetPhase(connection, Phase::kClosing, kClosingTime);
     return;

@@ -25,44 +25,6 @@ constexpr int kMostWhatIfs = 5;  // one that is being answered, and those that w
 constexpr Duration kWhatIfTime = std::chrono::seconds(30);  // for the answer
 constexpr size_t kEventsAtOnce = 1000;                      // in an answer that isn't a stream
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-ApiResponse JsonResponse(const Json& json, int status = 200) {
-  ApiResponse response;
-  response.status = status;
-  response.body = Dump(json);
-  return response;
-}
-
-int HttpStatusOf(Code code) {
-  switch (code) {
-    case Code::kOk:
-      return 200;
-    case Code::kInvalidArgument:
-    case Code::kOutOfRange:
-      return 400;
-    case Code::kUnauthenticated:
-      return 401;
-    case Code::kPermissionDenied:
-      return 403;
-    case Code::kNotFound:
-      return 404;
-    case Code::kAlreadyExists:
-    case Code::kFailedPrecondition:
-    case Code::kAborted:
-      return 409;
-    case Code::kResourceExhausted:
-      return 429;
-    case Code::kUnavailable:
-    case Code::kDeadlineExceeded:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
 // Whether `path` is `pattern` with something in place of each {name}; what, into `parameters`.
 bool Matches(std::string_view pattern, std::string_view path,
              std::vector<std::string>& parameters) {
@@ -164,31 +126,13 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 
 }  // namespace
 
-ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message) {
-  ApiResponse response =
-      JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
-  response.error = message;
-  return response;
-}
-
-ApiResponse ErrorResponse(const Status& status) {
-  std::string code(ToString(status.code()));
-  std::replace(code.begin(), code.end(), ' ', '_');
-  return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
-}
-
-ApiResponse WrongRole(const Identity& caller, Role needed, const std::string& what) {
-  return ErrorResponse(403, "permission_denied",
-                       what + " needs the role " + std::string(NameOf(needed)) +
-                           ", and the token " + caller.name + " has the role " +
-                           std::string(NameOf(caller.role)));
-}
-
-RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PrepareJob prepare,
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
+                 AgentAdmission* admission, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
       tokens_(tokens),
+      admission_(admission),
       prepare_(std::move(prepare)),
       event_streams_(std::move(event_streams)) {}
 
@@ -219,6 +163,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"GET", "/v1/tokens", Role::kAdminister, &RestApi::GetTokens},
       {"POST", "/v1/tokens", Role::kAdminister, &RestApi::PostToken},
       {"POST", "/v1/tokens/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeToken},
+      {"POST", "/v1/join-tokens", Role::kAdminister, &RestApi::PostJoinToken},
       {"GET", "/v1/openapi.yaml", Role::kView, &RestApi::GetOpenApi},
       {"GET", "/metrics", Role::kView, &RestApi::GetMetrics},
   };
@@ -797,6 +742,24 @@ ApiResponse RestApi::PostToken(const ApiRequest& request, const Parameters&) con
 ApiResponse RestApi::PostRevokeToken(const ApiRequest&, const Parameters& parameters) const {
   const Status revoked = tokens_.Revoke(parameters[0]);
   return revoked.ok() ? JsonResponse({{"revoked", parameters[0]}}) : ErrorResponse(revoked);
+}
+
+ApiResponse RestApi::PostJoinToken(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto wanted = ParseJoinTokenRequest(request.body, now);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
+  if (admission_ == nullptr) {
+    return ErrorResponse(FailedPrecondition(
+        "this controller has no TLS, so its agents use its token file: longhaul controller init "
+        "DIR makes certificates"));
+  }
+  const auto token = admission_->CreateJoinToken(wanted->node, wanted->expires, now);
+  if (!token.ok()) return ErrorResponse(token.status());
+  Json answer = {
+      {"node", wanted->node}, {"expires_at_ns", ToNanoseconds(wanted->expires)}, {"token", *token}};
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = wanted->node.empty() ? "any node" : wanted->node;
+  return response;
 }
 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {

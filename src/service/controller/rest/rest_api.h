@@ -15,8 +15,10 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "service/controller/agents/agent_admission.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/rest/api_response.h"
 #include "service/controller/rest/change_request.h"
 #include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
@@ -24,47 +26,15 @@
 
 namespace longhaul::service {
 
-struct ApiRequest {
-  std::string method;
-  std::string path;                          // decoded, without the query
-  std::map<std::string, std::string> query;  // decoded
-  bool wants_json = false;                   // Accept: application/json
-  std::string last_event_id;                 // the header
-  std::string body;
-  Identity caller;  // whose token the request has; kView where none is needed
-};
-
-// A stream of server-sent events instead of a body.
-struct EventStream {
-  JobId job;  // empty: all
-  uint64_t after = 0;
-  bool job_is_over = false;  // ends after the logged notifications
-};
-
-struct ApiResponse {
-  int status = 200;
-  std::string content_type = "application/json";
-  std::string body;
-  std::string allow;   // with 405: the allowed methods
-  std::string error;   // the message of an error
-  std::string object;  // what was made or changed, where the path does not have it
-  std::optional<EventStream> stream;
-};
-
-// Returns {"error": {"code": "not_found", "message": ...}} with the matching HTTP status.
-ApiResponse ErrorResponse(const Status& status);
-// Returns 403, which names the caller's role and the one that `what` needs.
-ApiResponse WrongRole(const Identity& caller, Role needed, const std::string& what);
-ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
-
 // Makes the jobs of a request: parses, plans, prepares data. May take seconds.
 using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRequest&)>;
 
 class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
-  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PrepareJob prepare,
-          std::function<uint64_t()> event_streams);
+  // `admission` is null where the controller has no TLS.
+  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, AgentAdmission* admission,
+          PrepareJob prepare, std::function<uint64_t()> event_streams);
 
   // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
   // checked here.
@@ -120,6 +90,7 @@ class RestApi {
   ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
   ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
   ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostJoinToken(const ApiRequest&, const Parameters&) const;
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
@@ -140,6 +111,7 @@ class RestApi {
   CoreLoop& loop_;
   NotificationFeed& feed_;
   TokenStore& tokens_;
+  AgentAdmission* const admission_;
   PrepareJob prepare_;
   std::function<uint64_t()> event_streams_;
   mutable std::mutex what_if_;             // held by the question that is being answered

@@ -140,13 +140,21 @@ Result<HostPort> ParseHostPort(const std::string& text) {
   return parsed;
 }
 
+Status RefuseWithoutTls(const std::string& address, const std::string& host, bool tls) {
+  if (tls || IsLoopback(host)) return {};
+  return PermissionDenied(address +
+                          " can be reached from outside, which needs TLS: longhaul controller init "
+                          "DIR --name HOST makes certificates, or listen on 127.0.0.1");
+}
+
 RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
                        TokenStore& tokens, AuditLog& audit, PrepareJob prepare)
     : options_(options),
       feed_(feed),
       tokens_(tokens),
       audit_(audit),
-      api_(loop, feed, tokens, std::move(prepare), [this] { return event_streams_->load(); }) {}
+      api_(loop, feed, tokens, options.admission, std::move(prepare),
+           [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 
@@ -162,15 +170,15 @@ Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& o
 
 Status RestServer::Listen() {
   ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options_.address));
-  if (!IsLoopback(address.host) && !options_.allow_remote) {
-    return PermissionDenied(options_.address +
-                            " can be reached from outside, and REST is plain HTTP: listen on "
-                            "127.0.0.1, or put TLS in front of it and say --allow-remote");
+  RETURN_IF_ERROR(RefuseWithoutTls(options_.address, address.host, options_.admission != nullptr));
+  if (options_.admission != nullptr) {
+    const ServerTls& server = options_.admission->server();
+    ASSIGN_OR_RETURN(tls_, TlsServerContext::Create(server.certificates, server.key));
   }
   HttpLimits limits = options_.limits;
   limits.body_bytes = kLargestBody;
   Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(address.host, address.port, limits, *this);
+      HttpServer::Start(address.host, address.port, limits, *this, tls_.get());
   if (!server.ok()) {
     return Status(server.status().code(),
                   "cannot listen for REST on " + options_.address + " (" +
@@ -222,7 +230,8 @@ RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
 }
 
 std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Identity& who) const {
-  if (const auto foreign = RefuseForeignOrigin(request, !options_.allow_remote)) {
+  if (const auto foreign =
+          RefuseForeignOrigin(request, tls_ == nullptr && !options_.behind_proxy)) {
     return ErrorResponse(foreign->status,
                          foreign->status == 403 ? "permission_denied" : CodeOf(foreign->status),
                          foreign->message);

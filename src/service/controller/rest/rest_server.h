@@ -1,9 +1,9 @@
 // The REST API over HTTP: bearer tokens and their roles, origins, media types, limits, server-sent
 // events.
 //
-// Plain HTTP, so it listens on loopback only, unless the options allow remote clients because a TLS
-// proxy is in front of it. http_server.h handles the connections: neither an idle one nor an event
-// stream uses a thread, and a request with a wrong token is refused before its body is received.
+// Without TLS it listens on loopback only. http_server.h handles the connections: neither an idle
+// one nor an event stream uses a thread, and a request with a wrong token is refused before its
+// body is received.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,9 @@ namespace longhaul::service {
 
 struct RestServerOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT; [::1]:0 for IPv6
-  bool allow_remote = false;
+  // A proxy on this machine is in front of the server, so Host may be any name.
+  bool behind_proxy = false;
+  AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the server
   HttpLimits limits;
 };
 
@@ -33,13 +35,16 @@ struct HostPort {
 };
 Result<HostPort> ParseHostPort(const std::string& text);
 
+// Returns kPermissionDenied, with the remedy, for an address beyond loopback without TLS.
+Status RefuseWithoutTls(const std::string& address, const std::string& host, bool tls);
+
 class RestServer : private HttpHandler {
  public:
   static constexpr uint64_t kMostEventStreams = 32;
   static constexpr size_t kLargestBody = 1 << 20;
 
   // Starts to listen and serve. Returns kAlreadyExists when the port is in use, and
-  // kPermissionDenied for an address that others can reach without allow_remote. Requires that
+  // kPermissionDenied for an address that others can reach without TLS. Requires that
   // loop, feed, tokens and audit outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
                                                    NotificationFeed& feed, TokenStore& tokens,
@@ -78,6 +83,7 @@ class RestServer : private HttpHandler {
   void WatchFeed();
 
   const RestServerOptions options_;
+  std::unique_ptr<TlsServerContext> tls_;  // none: plain HTTP
   NotificationFeed& feed_;
   const TokenStore& tokens_;
   AuditLog& audit_;

@@ -335,7 +335,10 @@ TEST_F(RestTest, RefusesAnAddressThatOthersReach) {
   options.rest = "0.0.0.0:0";
   const Status status = ControllerService::Start(options).status();
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
-  EXPECT_NE(status.message().find("--allow-remote"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("longhaul controller init"), std::string::npos) << status;
+  options.rest = "127.0.0.1:0";
+  options.agents = "0.0.0.0:0";
+  EXPECT_EQ(ControllerService::Start(options).status().code(), Code::kPermissionDenied);
 }
 
 TEST_F(RestTest, SaysWhichPortIsInUse) {

@@ -9,6 +9,15 @@ namespace longhaul::service {
 namespace {
 
 constexpr Duration kLongestTime = std::chrono::hours(24 * 3660);  // ten years
+constexpr Duration kLongestJoin = std::chrono::hours(24 * 7);
+
+Result<Duration> ParseExpires(const std::string& text, Duration longest) {
+  const Result<Duration> lasts = ParseDuration(text);
+  if (lasts.ok() && *lasts > Duration(0) && *lasts <= longest) return lasts;
+  return InvalidArgument("\"expires\": '" + Printable(text, 40) +
+                         "' is not a time such as 12h, above zero and at most " +
+                         std::to_string(longest / std::chrono::hours(24)) + "d");
+}
 
 }  // namespace
 
@@ -25,12 +34,21 @@ Result<TokenRequest> ParseTokenRequest(std::string_view body, Instant now) {
   RETURN_IF_ERROR(CheckTokenName(request.name));
   ASSIGN_OR_RETURN(request.role, ParseRole(role));
   if (expires.empty()) return request;
-  const Result<Duration> lasts = ParseDuration(expires);
-  if (!lasts.ok() || *lasts <= Duration(0) || *lasts > kLongestTime) {
-    return InvalidArgument("\"expires\": '" + Printable(expires, 40) +
-                           "' is not a time such as 30d, above zero and at most 3660d");
-  }
-  request.expires = now + *lasts;
+  ASSIGN_OR_RETURN(const Duration lasts, ParseExpires(expires, kLongestTime));
+  request.expires = now + lasts;
+  return request;
+}
+
+Result<JoinTokenRequest> ParseJoinTokenRequest(std::string_view body, Instant now) {
+  static constexpr std::array<std::string_view, 2> kKeys = {"node", "expires"};
+  ASSIGN_OR_RETURN(const auto json, ParseObject(body));
+  RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
+  JoinTokenRequest request;
+  std::string expires = "1h";
+  RETURN_IF_ERROR(TakeText(json, "node", request.node));
+  RETURN_IF_ERROR(TakeText(json, "expires", expires));
+  ASSIGN_OR_RETURN(const Duration lasts, ParseExpires(expires, kLongestJoin));
+  request.expires = now + lasts;
   return request;
 }
 

@@ -1,6 +1,7 @@
 // Requests about tokens.
 //
 // POST /v1/tokens: {"name": NAME, "role": "view" | "operate" | "administer", "expires"?: "30d"}
+// POST /v1/join-tokens: {"node"?: NAME, "expires"?: "1h"}   an hour if absent
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,6 +23,13 @@ struct TokenRequest {
 
 // Returns kInvalidArgument with the key, the value and the expected form.
 Result<TokenRequest> ParseTokenRequest(std::string_view body, Instant now);
+
+struct JoinTokenRequest {
+  std::string node;  // empty: any that has not joined
+  Instant expires;
+};
+
+Result<JoinTokenRequest> ParseJoinTokenRequest(std::string_view body, Instant now);
 
 // Returns a token without its hash: name, role, created_at_ns, expires_at_ns?, expired.
 nlohmann::ordered_json ToJson(const NamedToken& token, Instant now);
