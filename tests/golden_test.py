@@ -21,7 +21,8 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes trust-links", "queues", "queues limit", "reserve", "usage",
-            "what-if", "apply", "events", "logs", "controller",
+            "what-if", "apply", "token",
+            "token create", "token create-join", "token list", "token revoke", "events", "logs", "controller", "controller init",
             "agent", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]

@@ -16,7 +16,15 @@ void AddAgentCommand(CLI::App& app, Action& action) {
       app.add_subcommand("agent", "Run a node's agent until SIGTERM")->group(kGroupService);
   command->add_option("--controller", options->controller, "Controller's gRPC address (HOST:PORT)")
       ->required();
-  command->add_option("--token-file", options->token_file, "Controller's token file")->required();
+  command->add_option("--token-file", options->token_file,
+                      "Token file of a controller on this machine that has no TLS");
+  command->add_option(
+      "--join-token-file", options->join_token_file,
+      "Join a controller that has TLS with the token in this file; read at the first "
+      "start only, after which the certificate is in the state directory");
+  command->add_option("--ca-file", options->ca_file,
+                      "Verify the controller with this authority when joining (default: by the "
+                      "fingerprint in the join token)");
   command
       ->add_option("--node", options->node,
                    "Name of this node, which must not change: a-z, 0-9 and '-'")
@@ -41,6 +49,11 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   command->add_option("--parent", options->parent,
                       "End when this process ends, which started the agent");
   command->footer(
+      "Examples:\n"
+      "  longhaul agent --controller localhost:8701 --token-file /var/lib/longhaul/token \\\n"
+      "    --node node-1 --slots 8 --state-dir /var/lib/longhaul-agent\n"
+      "  longhaul agent --controller controller.example:8701 --join-token-file join.token \\\n"
+      "    --node node-1 --slots 8 --state-dir /var/lib/longhaul-agent --address 10.0.0.7\n\n"
       "Environment: LONGHAUL_LOG=debug|info|warning|error|off, the lowest level that is logged.");
   command->callback(
       [&action, options] { action = [options] { return service::AgentMain(*options); }; });

@@ -10,12 +10,16 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/time.h"
+#include "io/clock.h"
 #include "io/fd.h"
 #include "io/files/private_files.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
 #include "service/controller/controller_service.h"
+#include "service/security/tls_files.h"
 
 namespace longhaul::bin {
 namespace {
@@ -52,6 +56,10 @@ End AwaitEnd(const sigset_t& ending, const io::Fd& parent) {
 }
 
 int RunController(Options options) {
+  if (options.service.state_directory.empty()) {
+    std::fprintf(stderr, "longhaul: --state-dir is required\n");
+    return kExitUsage;
+  }
   io::MakeFilesPrivate();
   ::prctl(PR_SET_NAME, "longhaul-ctrl");
   // Before any thread exists, so that all inherit the mask and one place waits for the signals.
@@ -93,17 +101,51 @@ int RunController(Options options) {
   return kExitOk;
 }
 
+struct InitOptions {
+  std::string directory;
+  std::vector<std::string> names;
+};
+
+int Init(const InitOptions& options) {
+  io::MakeFilesPrivate();
+  const auto made = service::InitTls(options.directory, options.names, io::Now());
+  if (!made.ok()) return Fail(made.status());
+  std::printf(
+      "%s the authority in %s/tls/ca.crt\n"
+      "made the server's certificate %s/tls/server.crt, valid until %s\n"
+      "the controller uses TLS from its next start on; clients verify it with --ca-file ca.crt\n",
+      made->new_authority ? "made" : "kept", options.directory.c_str(), options.directory.c_str(),
+      ToString(made->server_until).c_str());
+  return kExitOk;
+}
+
+void AddInit(CLI::App& controller, Action& action) {
+  auto options = std::make_shared<InitOptions>();
+  CLI::App* init = controller.add_subcommand(
+      "init", "Make an authority and a server certificate, so that the controller uses TLS");
+  init->add_option("DIR", options->directory, "State directory of the controller")->required();
+  init->add_option("--name", options->names,
+                   "DNS name or address at which clients and agents reach the controller; repeat "
+                   "for more (localhost, 127.0.0.1 and ::1 are always included)")
+      ->allow_extra_args(false);
+  init->footer(
+      "The authority is valid for ten years, the certificate for a year. Run it again to renew "
+      "the\n"
+      "certificate or to change its names: an existing authority is kept. Example:\n"
+      "  longhaul controller init /var/lib/longhaul --name controller.example --name 10.0.0.1");
+  init->callback([&action, options] { action = [options] { return Init(*options); }; });
+}
+
 }  // namespace
 
 void AddControllerCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("controller", "Run a controller until SIGTERM")->group(kGroupService);
-  command
-      ->add_option("--state-dir", options->service.state_directory,
-                   "Store the event log, the token and endpoint.json in this directory, which is "
-                   "created if absent")
-      ->required();
+  command->add_option(
+      "--state-dir", options->service.state_directory,
+      "Store the event log, the token and endpoint.json in this directory, which is "
+      "created if absent (required)");
   command
       ->add_option("--config", options->service.config_file,
                    "Read queues, quotas, priorities and the cluster from this file "
@@ -124,13 +166,15 @@ void AddControllerCommand(CLI::App& app, Action& action) {
   command->add_option(
       "--token-file", options->service.token_file,
       "Read the secret of agents and clients from this file (default: STATE_DIR/token)");
-  command->add_flag(
-      "--allow-remote", options->service.allow_remote,
-      "Allow addresses beyond loopback; both protocols are unencrypted, so use TLS or "
-      "a private network");
+  command->add_flag("--behind-proxy", options->service.behind_proxy,
+                    "Accept any Host header, for a proxy on this machine that has another name");
   command->add_option("--parent", options->parent,
                       "Stop all jobs and end when this process ends, which started the controller");
-  command->callback([&action, options] { action = [options] { return RunController(*options); }; });
+  command->callback([&action, command, options] {
+    if (!command->get_subcommands().empty()) return;
+    action = [options] { return RunController(*options); };
+  });
+  AddInit(*command, action);
 }
 
 }  // namespace longhaul::bin

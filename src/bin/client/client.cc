@@ -38,6 +38,9 @@ CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help,
                     "runs/endpoint.json)");
   added->add_option("--token-file", options->endpoint.token_file,
                     "Read the controller's token from this file");
+  added->add_option("--ca-file", options->endpoint.ca_file,
+                    "Verify an https:// controller with this authority (default: "
+                    "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
   added->callback([&action, command = std::move(command), options] {
     action = [command, options] {
       const auto endpoint = service::FindEndpoint(options->endpoint);

@@ -50,6 +50,9 @@ struct Options {
   bool csv = false;
   std::string horizon;  // what-if
   std::string length;   // of a reservation
+  std::string role;     // of a token
+  std::string expires;
+  std::string output;  // file for a new token
   std::vector<std::string> queues;
   std::vector<std::string> users;
   bool list = false;
@@ -78,6 +81,7 @@ void AddReserve(CLI::App& app, Action& action, const std::shared_ptr<Options>& o
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
 // Requests changes, all at once; docs/openapi.yaml specifies `changes`.

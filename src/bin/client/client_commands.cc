@@ -15,6 +15,7 @@ void AddClientCommands(CLI::App& app, Action& action) {
   client::AddUsage(app, action, options);
   client::AddWhatIf(app, action, options);
   client::AddApply(app, action, options);
+  client::AddTokens(app, action, options);
   client::AddOutput(app, action, options);
 }
 

@@ -1,6 +1,8 @@
 #include "io/files/private_files.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -66,6 +68,51 @@ Result<bool> TightenFile(const std::string& path) {
                                 "): make its owner run this, or move it away");
   }
   return true;
+}
+
+Status CheckPrivate(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return FromErrno(errno, "cannot read " + path);
+  if ((facts.st_mode & kOthers) != 0) {
+    return PermissionDenied("other users may read or change " + path + " (mode " +
+                            Octal(facts.st_mode) + "): chmod 600 " + path +
+                            ", and replace the secret in it if others may have read it");
+  }
+  if (facts.st_uid != geteuid() && facts.st_uid != 0) {
+    return PermissionDenied(path + " belongs to user " + std::to_string(facts.st_uid) +
+                            ", expected this user or root: chown it, or use a file of your own");
+  }
+  return {};
+}
+
+Result<std::string> ReadPrivateText(const std::string& path, uint64_t limit) {
+  RETURN_IF_ERROR(CheckPrivate(path));
+  return ReadText(path, limit);
+}
+
+Status WritePrivateText(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  // The remains of a crash: with O_EXCL nobody else can have prepared the file.
+  (void)unlink(temporary.c_str());
+  const Fd file(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return FromErrno(errno, "cannot create " + temporary);
+  const auto fail = [&](const char* what) {
+    const Status failed = FromErrno(errno, what + temporary);
+    (void)unlink(temporary.c_str());
+    return failed;
+  };
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = write(file.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return fail("cannot write ");
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  if (fsync(file.get()) != 0) return fail("cannot sync ");
+  RETURN_IF_ERROR(PosixFileSystem().Rename(temporary, path));
+  const size_t slash = path.rfind('/');
+  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return PosixFileSystem().SyncDirectory(parent);
 }
 
 std::string WarningOfOpenDirectory(const std::string& path) {

@@ -8,7 +8,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "io/fd.h"
@@ -34,6 +36,18 @@ void ShareFile(const Fd& file);
 // Removes all rights of other users from an existing file of this user; does nothing when it is
 // absent. Returns whether there were any.
 Result<bool> TightenFile(const std::string& path);
+
+// Returns kPermissionDenied, with the file, its mode and the remedy, if other users have any right
+// to it or another user owns it; kNotFound when it is absent.
+Status CheckPrivate(const std::string& path);
+
+// Reads a file that only this user may use, such as a token or a key; CheckPrivate's errors, and
+// kResourceExhausted above `limit` bytes.
+Result<std::string> ReadPrivateText(const std::string& path, uint64_t limit);
+
+// Replaces a file by one of mode 0600, with any umask: a reader, also after a crash, sees the old
+// text or the new one.
+Status WritePrivateText(const std::string& path, std::string_view text);
 
 // The warning about an existing directory that other users may enter: names it, its mode and the
 // remedy. Empty when only its owner may enter it, or when it is absent.

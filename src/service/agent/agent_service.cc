@@ -16,7 +16,10 @@
 #include "io/files/file.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
+#include "io/process/process_tree.h"
+#include "service/agent/identity/agent_identity.h"
 #include "service/client/endpoint.h"
+#include "service/http/web_origin.h"
 #include "service/trainer_program.h"
 
 namespace longhaul::service {
@@ -61,6 +64,46 @@ std::string CheckpointDirectoryOf(const AgentOptions& options, const proto::Star
   return RunDirectory(options, start) + "/checkpoints";
 }
 
+// What this agent presents to the controller and to other agents.
+struct Credentials {
+  bool tls = false;         // the certificate in the state directory
+  std::string token;        // without TLS
+  std::string peer_secret;  // between agents
+};
+
+bool IsRemote(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return !IsLoopback(host);
+}
+
+// Joins if this is the first start with a join token. Refuses to be reached from outside, or to
+// connect to a controller elsewhere, without a certificate.
+Result<Credentials> OpenCredentials(const AgentOptions& options) {
+  Result<AgentIdentity> identity = ReadIdentity(options.state_directory);
+  if (identity.status().code() == Code::kNotFound && !options.join_token_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string token, ReadToken(options.join_token_file));
+    RETURN_IF_ERROR(JoinCluster({options.controller, options.node, token, options.ca_file},
+                                options.state_directory));
+    identity = ReadIdentity(options.state_directory);
+  }
+  if (identity.ok()) return Credentials{true, "", identity->peer_secret};
+  if (identity.status().code() != Code::kNotFound) return identity.status();
+  if (IsRemote(options.controller) || !IsLoopback(options.address)) {
+    return PermissionDenied(
+        (IsRemote(options.controller) ? "the controller " + options.controller
+                                      : "the address " + options.address) +
+        " is beyond loopback, which needs a certificate: longhaul token create-join makes a join "
+        "token; start the agent with --join-token-file FILE");
+  }
+  Credentials credentials;
+  if (!options.token_file.empty()) {
+    ASSIGN_OR_RETURN(credentials.token, ReadToken(options.token_file));
+  }
+  credentials.peer_secret = credentials.token;
+  return credentials;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
@@ -70,18 +113,15 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   ASSIGN_OR_RETURN(io::OwnerLock lock,
                    io::OwnerLock::TakeWithin(options.state_directory, "longhaul agent",
                                              kStateDirectoryLimit, nullptr));
-  std::string token;
-  if (!options.token_file.empty()) {
-    ASSIGN_OR_RETURN(token, ReadToken(options.token_file));
-  }
+  ASSIGN_OR_RETURN(const Credentials credentials, OpenCredentials(options));
   RETURN_IF_ERROR(io::BecomeSubreaper());
 
   const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
   const uint64_t memory = MemoryBytes();
   auto snapshots = std::make_unique<AgentMemory>(AgentMemoryOptions{
       options.node, options.state_directory, options.snapshot_keeper, memory / 2, memory / 4});
-  ASSIGN_OR_RETURN(auto peer_server,
-                   PeerServer::Listen(options.address, token, snapshots->copies()));
+  ASSIGN_OR_RETURN(auto peer_server, PeerServer::Listen(options.address, credentials.peer_secret,
+                                                        snapshots->copies()));
   const runtime::AgentFacts facts{
       options.slots,    std::max(1u, std::thread::hardware_concurrency()),
       memory,           options.address,
@@ -105,11 +145,17 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed_process);
   agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
   agent->copies_ = std::make_unique<CopyWorker>(loop, feed);
-  agent->peers_ = std::make_unique<PeerWorker>(loop, token, options.peer_bytes_per_second, feed);
+  agent->peers_ = std::make_unique<PeerWorker>(loop, credentials.peer_secret,
+                                               options.peer_bytes_per_second, feed);
 
   ControllerLinkOptions link;
   link.address = options.controller;
-  link.token = token;
+  link.token = credentials.token;
+  if (credentials.tls) {
+    link.identity_directory = options.state_directory;
+    agent->renewal_ = std::make_unique<IdentityRenewal>(options.controller, options.node,
+                                                        options.state_directory);
+  }
   link.node = NodeId(options.node);
   link.incarnation = incarnation;
   agent->link_ = std::make_unique<ControllerLink>(loop, link, self->ObserveLink());
@@ -383,6 +429,11 @@ void AgentService::Do(const runtime::KillNode& effect) {
 
 // ------------------------------------------------------------------------------------- the worker
 // APIs
+
+bool AgentService::IsProcessOf(const runtime::WorkerId& worker, pid_t process) {
+  const std::optional<pid_t> own = launcher_->Pid(worker);
+  return own.has_value() && io::BelongsTo(process, *own);
+}
 
 std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
   const auto found = starts_.find(worker.job);

@@ -27,6 +27,7 @@
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
+#include "service/agent/identity/identity_renewal.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/snapshot_check.h"
@@ -37,7 +38,9 @@ namespace longhaul::service {
 
 struct AgentOptions {
   std::string controller;             // "HOST:PORT" for agents
-  std::string token_file;             // empty: the controller requires none
+  std::string token_file;             // of a controller on this machine without TLS; may be empty
+  std::string join_token_file;        // for the first start with a controller that has TLS
+  std::string ca_file;                // verifies it then; empty: the join token does
   std::string node;                   // this node's name: 1 to 63 of a-z, 0-9 and '-'
   uint32_t slots = 1;                 // how many workers this node can run
   std::string state_directory;        // created when it is absent
@@ -100,6 +103,7 @@ class AgentService final : private WorkerApiHost {
 
   // WorkerApiHost.
   std::optional<worker_api::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
+  bool IsProcessOf(const runtime::WorkerId& worker, pid_t process) override;
   Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                         uint64_t bytes) override;
   void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
@@ -143,6 +147,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;
   std::unique_ptr<PeerServer> peer_server_;
+  std::unique_ptr<IdentityRenewal> renewal_;  // none: without TLS
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<ControllerLink> link_;
 };

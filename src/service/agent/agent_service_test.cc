@@ -305,14 +305,36 @@ class WorkerApiTest : public AgentServiceTest {
  protected:
   void Open(uint64_t attempt) {
     Join();
-    controller_.Give(Shell(attempt, "echo $LONGHAUL_AGENT_SOCKET; exec tail -f /dev/null"));
-    ASSERT_TRUE(Await([&] { return ReadAll(LogOf(attempt, 0)).ends_with('\n'); }));
-    std::string path = ReadAll(LogOf(attempt, 0));
-    path.pop_back();
-    Result<io::Fd> socket = io::ConnectUnix(path);
-    ASSERT_TRUE(socket.ok()) << socket.status();
-    socket_ = *std::move(socket);
+    // The worker connects, as only it may, and gives its end to the test.
+    const io::Fd relay = *io::ListenUnix(folder_ + "/relay");
+    std::ofstream(folder_ + "/connect.py")
+        << "import os, socket, sys, signal\n"
+           "def connect(path):\n"
+           "    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+           "    made.connect(path)\n"
+           "    return made\n"
+           "print(os.environ['LONGHAUL_AGENT_SOCKET'], flush=True)\n"
+           "agent = connect(os.environ['LONGHAUL_AGENT_SOCKET'])\n"
+           "socket.send_fds(connect(sys.argv[1]), [b'x'], [agent.fileno()])\n"
+           "signal.pause()\n";
+    controller_.Give(
+        Shell(attempt, "exec python3 -I -S " + folder_ + "/connect.py " + folder_ + "/relay"));
+    io::Fd worker;
+    ASSERT_TRUE(Await([&] { return Take(io::Accept(relay), worker); }));
+    std::optional<io::UnixMessage> given;
+    ASSERT_TRUE(Await([&] { return Take(io::ReceiveMessage(worker, 16), given); }));
+    ASSERT_EQ(given->fds.size(), 1u);
+    socket_ = std::move(given->fds[0]);
     ASSERT_EQ(fcntl(socket_.get(), F_SETFL, O_NONBLOCK), 0);  // the loop turns on this thread
+    path_ = ReadAll(LogOf(attempt, 0));
+    path_.pop_back();
+  }
+  // Whether there is a value; moves it to the target.
+  template <typename Value, typename Target>
+  static bool Take(Result<std::optional<Value>> result, Target& target) {
+    if (!result.ok() || !result->has_value()) return false;
+    target = **std::move(result);
+    return true;
   }
   template <typename Message>
   void Send(const Message& message) {
@@ -341,7 +363,28 @@ class WorkerApiTest : public AgentServiceTest {
   }
 
   io::Fd socket_;
+  std::string path_;  // of the agent's socket
 };
+
+// This process has the agent's user, and knows the path, the attempt and the rank: as a worker of
+// another job on the same node would.
+TEST_F(WorkerApiTest, RefusesAProcessThatIsNotTheWorkersWhileTheWorkerGoesOn) {
+  Open(1);
+  io::Fd own = std::move(socket_);
+  Result<io::Fd> stranger = io::ConnectUnix(path_);
+  ASSERT_TRUE(stranger.ok()) << stranger.status();
+  socket_ = *std::move(stranger);
+  ASSERT_EQ(fcntl(socket_.get(), F_SETFL, O_NONBLOCK), 0);
+  worker_api::Hello hello;
+  hello.attempt = 1;
+  hello.pid = getpid();
+  Send(hello);
+  EXPECT_TRUE(Listen().bytes.empty()) << "the stranger was welcomed";
+  EXPECT_EQ(Count(&proto::Event::has_phase_entered), 0);
+  socket_ = std::move(own);
+  Greet(1);
+  EXPECT_TRUE(Await([this] { return Count(&proto::Event::has_phase_entered) == 1; }));
+}
 
 TEST_F(WorkerApiTest, WhatAWorkerSaysReachesTheController) {
   Open(1);

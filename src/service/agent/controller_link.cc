@@ -9,6 +9,7 @@
 
 #include "proto/commands.grpc.pb.h"
 #include "proto/commands.pb.h"
+#include "service/agent/identity/controller_credentials.h"
 
 namespace longhaul::service {
 namespace {
@@ -16,13 +17,21 @@ namespace {
 constexpr Duration kDefaultHeartbeat = std::chrono::milliseconds(250);
 constexpr int kLargestMessage = 64 << 20;  // bytes; a command carries a whole job
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+// The identity is read for each channel, because it may have been renewed.
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const ControllerLinkOptions& options) {
+  if (options.identity_directory.empty()) return grpc::InsecureChannelCredentials();
+  const Result<AgentIdentity> identity = ReadIdentity(options.identity_directory);
+  // Without one the controller refuses the stream with the remedy.
+  return CredentialsOf(identity.ok() ? *identity : AgentIdentity());
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ControllerLinkOptions& options) {
   grpc::ChannelArguments arguments;
   // The pauses between tries are ours; gRPC's own, shared by all channels, would add to them.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kLargestMessage);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.address, CredentialsOf(options), arguments);
 }
 
 }  // namespace
@@ -75,7 +84,7 @@ void ControllerLink::RunReader() {
 
 bool ControllerLink::RunStream() {
   const std::unique_ptr<proto::Controller::Stub> stub =
-      proto::Controller::NewStub(MakeChannel(options_.address));
+      proto::Controller::NewStub(MakeChannel(options_));
   grpc::ClientContext context;
   uint64_t number = 0;
   {

@@ -31,6 +31,7 @@ namespace longhaul::service {
 struct ControllerLinkOptions {
   std::string address;  // "HOST:PORT"
   std::string token;
+  std::string identity_directory;  // of agent_identity.h; empty: without TLS
   NodeId node;
   uint64_t incarnation = 0;
   Duration first_retry = std::chrono::milliseconds(20);

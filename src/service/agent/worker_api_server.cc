@@ -21,13 +21,14 @@ namespace {
 constexpr size_t kLongestPath = 100;  // sun_path holds 108 bytes with its end
 constexpr int kMessagesATurn = 64;    // of one connection, so that others get theirs
 
-Status CheckSameUser(const io::Fd& fd) {
+// Returns the process that has connected. Refuses one of another user.
+Result<pid_t> PeerOfSameUser(const io::Fd& fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return FromErrno(errno, "cannot read the worker's credentials");
   }
-  if (peer.uid == geteuid()) return Status();
+  if (peer.uid == geteuid()) return peer.pid;
   return PermissionDenied("the worker runs as user " + std::to_string(peer.uid) +
                           ", expected the agent's user " + std::to_string(geteuid()));
 }
@@ -161,10 +162,18 @@ void WorkerApiServer::AcceptAll(const Endpoint& endpoint) {
     Result<std::optional<io::Fd>> accepted = io::Accept(endpoint.listener);
     if (!accepted.ok() || !accepted->has_value()) return;
     io::Fd fd = **std::move(accepted);
-    if (connections_.size() >= kMaxConnections || !CheckSameUser(fd).ok()) continue;  // closes it
+    const Result<pid_t> process = PeerOfSameUser(fd);
+    if (!process.ok()) {
+      io::LogError("agent", "a connection to job " + endpoint.job.value() +
+                                " is refused: " + process.status().message());
+      continue;  // closes it
+    }
+    if (connections_.size() >= kMaxConnections) continue;
     const int number = fd.get();
-    connections_.emplace(number,
-                         Connection{std::move(fd), {endpoint.job, endpoint.attempt, 0}, false, {}});
+    Connection& connection = connections_[number];
+    connection.fd = std::move(fd);
+    connection.process = *process;
+    connection.worker = {endpoint.job, endpoint.attempt, 0};
     loop_.Watch(number, false, [this, number](bool, bool) { Read(number); });
   }
 }
@@ -263,6 +272,11 @@ Status WorkerApiServer::Greet(Connection& connection, const worker_api::Hello& h
   const std::optional<worker_api::WelcomeContent> content = host_.Welcome(worker);
   if (!content.has_value())
     return NotFound("this node has no worker of rank " + std::to_string(hello.rank));
+  if (!host_.IsProcessOf(worker, connection.process)) {
+    return PermissionDenied("process " + std::to_string(connection.process) +
+                            " states that it is rank " + std::to_string(hello.rank) +
+                            ", which another process of this node is");
+  }
   connection.worker = worker;
   connection.welcomed = true;
   for (const std::vector<std::byte>& part : worker_api::EncodeWelcome(*content)) {

@@ -2,9 +2,12 @@
 // its path in LONGHAUL_AGENT_SOCKET.
 //
 // The socket identifies the job and the attempt, the worker's Hello its rank. Only processes of the
-// same user are accepted. A connection that breaks the protocol is closed. A closed connection
-// doesn't count as the end of a worker; only its pidfd does.
+// same user are accepted, and as a worker only its own process and those that it has started: a
+// process of another job is refused. A connection that breaks the protocol is closed. A closed
+// connection doesn't count as the end of a worker; only its pidfd does.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +37,8 @@ class WorkerApiHost {
   virtual ~WorkerApiHost() = default;
   // Returns the content of the Welcome; nothing when there is no such worker.
   virtual std::optional<worker_api::WelcomeContent> Welcome(const runtime::WorkerId& worker) = 0;
+  // Whether the process is the worker's or was started by it.
+  virtual bool IsProcessOf(const runtime::WorkerId& worker, pid_t process) = 0;
   // Returns its arena with at least this many bytes; with 0 the existing one.
   virtual Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                                 uint64_t bytes) = 0;
@@ -85,6 +90,7 @@ class WorkerApiServer {
   };
   struct Connection {
     io::Fd fd;
+    pid_t process = 0;         // that has connected, as the system reports it
     runtime::WorkerId worker;  // the rank is known after its Hello
     bool welcomed = false;
     std::string way;             // how its snapshots are copied

@@ -1,13 +1,13 @@
 #include "service/client/endpoint.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "io/files/file.h"
+#include "io/files/private_files.h"
+#include "service/http/web_origin.h"
 
 namespace longhaul::service {
 namespace {
@@ -27,24 +27,39 @@ Result<Endpoint> ParseEndpoint(const std::string& text) {
     }
     *target = found->get<std::string>();
   }
+  const auto ca_file = json.find("ca_file");
+  if (ca_file != json.end() && ca_file->is_string()) endpoint.ca_file = ca_file->get<std::string>();
   const auto pid = json.find("pid");
   if (pid != json.end() && pid->is_number_integer()) endpoint.pid = pid->get<int64_t>();
   return endpoint;
 }
 
+std::string FindAuthority(const std::string& chosen) {
+  if (!chosen.empty()) return chosen;
+  const char* named = std::getenv("LONGHAUL_CA_FILE");
+  if (named != nullptr && *named != '\0') return named;
+  const char* home = std::getenv("HOME");
+  for (const std::string& path :
+       {std::string(home == nullptr ? "" : home) + "/.config/longhaul/ca.crt",
+        std::string("/etc/longhaul/ca.crt")}) {
+    if (std::filesystem::exists(path)) return path;
+  }
+  return "";
+}
+
 }  // namespace
 
+std::string HostOf(const std::string& url) {
+  std::string rest = url.substr(url.find("://") + 3);
+  rest = rest.substr(0, rest.find('/'));
+  if (rest.starts_with('[')) return rest.substr(1, rest.find(']') - 1);
+  return rest.substr(0, rest.find(':'));
+}
+
 Result<std::string> ReadToken(const std::string& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) {
-    return FromErrno(errno, "cannot read the token file " + path);
-  }
-  if ((facts.st_mode & 077) != 0) {
-    return PermissionDenied("the token file " + path +
-                            " may be read by others: chmod 600 it, or make a new one");
-  }
-  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kSmallFile));
-  const std::string token(Trim(Split(text, '\n').front()));
+  const Result<std::string> text = io::ReadPrivateText(path, kSmallFile);
+  if (!text.ok()) return text.status().WithContext("the token file");
+  const std::string token(Trim(Split(*text, '\n').front()));
   if (token.empty()) return DataLoss("the token file " + path + " is empty");
   return token;
 }
@@ -59,10 +74,11 @@ Result<Endpoint> ReadEndpoint(const std::string& path) {
 }
 
 Status WriteEndpoint(const std::string& path, const Endpoint& endpoint) {
-  const nlohmann::ordered_json json = {{"rest", endpoint.rest},
-                                       {"agents", endpoint.agents},
-                                       {"token_file", endpoint.token_file},
-                                       {"pid", endpoint.pid}};
+  nlohmann::ordered_json json = {{"rest", endpoint.rest},
+                                 {"agents", endpoint.agents},
+                                 {"token_file", endpoint.token_file},
+                                 {"pid", endpoint.pid}};
+  if (!endpoint.ca_file.empty()) json["ca_file"] = endpoint.ca_file;
   return io::WriteTextAtomically(io::PosixFileSystem(), path, json.dump(2) + "\n");
 }
 
@@ -78,6 +94,12 @@ Result<Endpoint> FindEndpoint(const EndpointChoice& choice) {
     if (!endpoint.rest.starts_with("http://") && !endpoint.rest.starts_with("https://")) {
       endpoint.rest = "http://" + endpoint.rest;
     }
+    if (endpoint.rest.starts_with("http://") && !IsLoopback(HostOf(endpoint.rest))) {
+      return InvalidArgument("--controller " + Printable(endpoint.rest) +
+                             " would send the token unencrypted to another machine: use https://, "
+                             "or forward a port (ssh -L) and use http://localhost:PORT");
+    }
+    endpoint.ca_file = FindAuthority(choice.ca_file);
     endpoint.token_file = choice.token_file;
     ASSIGN_OR_RETURN(endpoint.token, ReadToken(choice.token_file));
     return endpoint;

@@ -1,6 +1,8 @@
 #include "service/client/rest_client.h"
 
 #include <httplib.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "io/clock.h"
 #include "service/client/sse.h"
@@ -59,6 +62,29 @@ Status ErrorOf(int http_status, const std::string& body) {
   }
   return Status(CodeOf(http_status), "the controller answered with HTTP status " +
                                          std::to_string(http_status) + ": " + Printable(body));
+}
+
+Status NoAnswer(const Endpoint& endpoint, httplib::Error error) {
+  if (error == httplib::Error::SSLServerVerification || error == httplib::Error::SSLLoadingCerts) {
+    const std::string with = endpoint.ca_file.empty() ? "the system's authorities"
+                                                      : "the authority in " + endpoint.ca_file;
+    return Unauthenticated("the certificate of " + endpoint.rest + " is not verified by " + with +
+                           ", or is for another host: name the controller's tls/ca.crt with "
+                           "--ca-file, and the host that the certificate is for");
+  }
+  return Unavailable("no answer from the controller at " + endpoint.rest + " (" +
+                     httplib::to_string(error) + "): is it running?");
+}
+
+// OpenSSL compares the name, because httplib 0.11 compares addresses with memory that it has not
+// set, and may accept the certificate of another address.
+void VerifyHost(httplib::Client& client, const std::string& url) {
+  SSL_CTX* const context = url.starts_with("https://") ? client.ssl_context() : nullptr;
+  if (context == nullptr) return;
+  X509_VERIFY_PARAM* const parameters = SSL_CTX_get0_param(context);
+  const std::string host = HostOf(url);
+  if (X509_VERIFY_PARAM_set1_ip_asc(parameters, host.c_str()) == 1) return;
+  CHECK(X509_VERIFY_PARAM_set1_host(parameters, host.data(), host.size()) == 1);
 }
 
 uint64_t IdOf(const SseEvent& event) {
@@ -117,6 +143,9 @@ std::unique_ptr<httplib::Client> RestClient::Connection::Open(Duration read_limi
   client->set_connection_timeout(kConnectLimit);
   client->set_read_timeout(read_limit);
   client->set_url_encode(false);
+  client->enable_server_certificate_verification(true);
+  VerifyHost(*client, endpoint_.rest);
+  if (!endpoint_.ca_file.empty()) client->set_ca_cert_path(endpoint_.ca_file);
   return client;
 }
 
@@ -147,8 +176,7 @@ Result<std::string> RestClient::Connection::CallOnce(const std::string& path,
                                      ? client->Post(path, headers, *body, "application/json")
                                      : client->Get(path, headers);
   if (!result) {
-    return Unavailable("no answer from the controller at " + endpoint_.rest + " (" +
-                       httplib::to_string(result.error()) + "): is it running?");
+    return NoAnswer(endpoint_, result.error());
   }
   if (result->status < 200 || result->status > 299) return ErrorOf(result->status, result->body);
   return result->body;

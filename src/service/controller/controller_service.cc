@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -14,13 +15,13 @@
 #include "service/controller/submission/machine_facts.h"
 #include "service/controller/submission/submission.h"
 #include "service/controller/token.h"
-#include "service/http/web_origin.h"
 #include "service/trainer_program.h"
 #include "spec/queue/controller_file.h"
 
 namespace longhaul::service {
 namespace {
 
+constexpr uint64_t kLargestConfiguration = 1 << 20;
 constexpr Duration kLeavingPoll = std::chrono::milliseconds(20);
 
 // The address others connect to, with the port in use.
@@ -28,18 +29,42 @@ std::string WithPort(const std::string& address, uint16_t port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
 }
 
+// The address at which a program on this machine reaches one that listens on all addresses.
+std::string Reachable(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  return host == "0.0.0.0" || host == "[::]" ? "localhost" + address.substr(colon) : address;
+}
+
+// The files of TLS: those that the configuration names, else those that init made; nothing if there
+// are none.
+Result<std::optional<TlsPaths>> FindTls(const std::string& configuration,
+                                        const std::string& config_file,
+                                        const std::string& directory) {
+  ASSIGN_OR_RETURN(const spec::ControllerSpec file,
+                   spec::ParseControllerFile(configuration, config_file));
+  if (!file.tls.certificate.empty()) {
+    const std::filesystem::path base = std::filesystem::path(config_file).parent_path();
+    return std::optional(
+        TlsPaths{base / file.tls.certificate, base / file.tls.key, base / file.tls.ca});
+  }
+  const TlsPaths own = OwnTlsPaths(directory);
+  if (std::filesystem::exists(own.certificate)) return std::optional(own);
+  return std::optional<TlsPaths>();
+}
+
 // The configuration file and the cluster file that it names, checked.
 Result<proto::SchedulingConfiguration> ReadConfiguration(const std::string& path) {
   proto::SchedulingConfiguration configuration;
   if (path.empty()) return configuration;
-  constexpr uint64_t kLargest = 1 << 20;
-  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kLargest));
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kLargestConfiguration));
   ASSIGN_OR_RETURN(const spec::ControllerSpec file, spec::ParseControllerFile(text, path));
   configuration.set_text(text);
   if (!file.cluster_file.empty()) {
     const std::filesystem::path cluster =
         std::filesystem::path(path).parent_path() / file.cluster_file;
-    ASSIGN_OR_RETURN(const std::string nodes, io::ReadText(cluster.string(), kLargest));
+    ASSIGN_OR_RETURN(const std::string nodes,
+                     io::ReadText(cluster.string(), kLargestConfiguration));
     configuration.set_cluster_text(nodes);
   }
   const Status usable = runtime::Controller::CheckConfiguration(configuration);
@@ -74,6 +99,11 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
                              ? directory + "/token"
                              : std::filesystem::absolute(options.token_file).string();
   ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
+  ASSIGN_OR_RETURN(tokens_, TokenStore::Open(directory + "/tokens.json", endpoint_.token));
+
+  audit_ = std::make_unique<AuditLog>(directory + "/audit.log", AuditLog::Limits());
+  RETURN_IF_ERROR(audit_->Open());
+  RETURN_IF_ERROR(OpenTls(options, directory));
 
   ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
   feed_ = std::make_unique<NotificationFeed>(*log_);
@@ -89,18 +119,13 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   gateway_options.address = options.agents;
   gateway_options.token = endpoint_.token;
   gateway_options.heartbeat_period = options.heartbeat_period;
-  ASSIGN_OR_RETURN(const HostPort agents, ParseHostPort(options.agents));
-  if (!IsLoopback(agents.host) && !options.allow_remote) {
-    return PermissionDenied(options.agents +
-                            " can be reached from outside, and agents' streams are plain: listen "
-                            "on 127.0.0.1, or use a private network and say --allow-remote");
-  }
-  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_));
+  gateway_options.admission = admission_.get();
+  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_, *audit_));
 
   RestServerOptions rest_options;
   rest_options.address = options.rest;
-  rest_options.token = endpoint_.token;
-  rest_options.allow_remote = options.allow_remote;
+  rest_options.behind_proxy = options.behind_proxy;
+  rest_options.admission = admission_.get();
   PrepareJob prepare = options.prepare;
   if (!prepare) {
     auto submission =
@@ -109,14 +134,37 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
       return submission->Prepare(request);
     };
   }
-  ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, std::move(prepare)));
+  ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, *tokens_, *audit_,
+                                            std::move(prepare)));
   loop_->Start(*gateway_);
 
-  endpoint_.rest = "http://" + WithPort(options.rest, rest_->port());
-  endpoint_.agents = WithPort(options.agents, gateway_->port());
+  endpoint_.rest = (admission_ == nullptr ? "http://" : "https://") +
+                   WithPort(Reachable(options.rest), rest_->port());
+  endpoint_.agents = WithPort(Reachable(options.agents), gateway_->port());
+  if (admission_ != nullptr) endpoint_.ca_file = admission_->server().ca_file;
   endpoint_.pid = ::getpid();
   endpoint_.file = endpoint_path_;
   return WriteEndpoint(endpoint_path_, endpoint_);
+}
+
+Status ControllerService::OpenTls(const ControllerServiceOptions& options,
+                                  const std::string& directory) {
+  ASSIGN_OR_RETURN(const HostPort rest, ParseHostPort(options.rest));
+  ASSIGN_OR_RETURN(const HostPort agents, ParseHostPort(options.agents));
+  std::string text;
+  if (!options.config_file.empty()) {
+    ASSIGN_OR_RETURN(text, io::ReadText(options.config_file, kLargestConfiguration));
+  }
+  ASSIGN_OR_RETURN(const auto paths, FindTls(text, options.config_file, directory));
+  if (paths) {
+    const std::string hosts[] = {rest.host, agents.host};
+    AgentAdmissionOptions admission;
+    admission.directory = directory;
+    ASSIGN_OR_RETURN(admission.server, LoadServerTls(*paths, hosts, io::Now()));
+    ASSIGN_OR_RETURN(admission_, AgentAdmission::Open(admission, *audit_, io::Now()));
+  }
+  RETURN_IF_ERROR(RefuseWithoutTls(options.agents, agents.host, paths.has_value()));
+  return RefuseWithoutTls(options.rest, rest.host, paths.has_value());
 }
 
 ControllerService::~ControllerService() { Stop(); }

@@ -13,15 +13,17 @@
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_server.h"
+#include "service/security/token_store.h"
 
 namespace longhaul::service {
 
 struct ControllerServiceOptions {
-  std::string state_directory;  // created when absent; has events.db, token and endpoint.json
+  std::string state_directory;  // created when absent; has events.db, token, tokens.json,
+                                // audit.log and endpoint.json
   std::string rest = "127.0.0.1:0";
   std::string agents = "127.0.0.1:0";
-  std::string token_file;  // empty: state_directory/token
-  bool allow_remote = false;
+  std::string token_file;     // empty: state_directory/token
+  bool behind_proxy = false;  // see RestServerOptions
   Duration heartbeat_period = std::chrono::milliseconds(250);
   runtime::ControllerOptions core;
   std::string config_file;  // docs/controller-file.md; empty: the standard configuration
@@ -47,17 +49,24 @@ class ControllerService {
   void Stop();
 
   const Endpoint& endpoint() const { return endpoint_; }
+  TokenStore& tokens() { return *tokens_; }
+  AgentAdmission* admission() { return admission_.get(); }
   CoreLoop& loop() { return *loop_; }
   EventLog& log() { return *log_; }
 
  private:
   ControllerService() = default;
   Status Open(const ControllerServiceOptions& options);
+  // Loads the files of TLS, if there are any: those of the configuration, or those that init made.
+  Status OpenTls(const ControllerServiceOptions& options, const std::string& directory);
 
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<EventLog> log_;
+  std::unique_ptr<TokenStore> tokens_;
+  std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;
+  std::unique_ptr<AgentAdmission> admission_;  // none: without TLS
   std::unique_ptr<AgentGateway> gateway_;
   std::unique_ptr<RestServer> rest_;
   Endpoint endpoint_;

@@ -14,6 +14,7 @@
 namespace longhaul::service {
 
 struct HttpRequest {
+  std::string peer;                            // the client's numeric address
   std::string method;                          // as sent
   std::string path;                            // percent-decoded, without the query
   std::map<std::string, std::string> query;    // decoded; the first value of a name counts

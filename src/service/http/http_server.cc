@@ -126,13 +126,14 @@ HttpLimits Bounded(HttpLimits limits) {
 
 }  // namespace
 
-HttpServer::HttpServer(const HttpLimits& limits, HttpHandler& handler)
-    : limits_(Bounded(limits)), handler_(handler) {}
+HttpServer::HttpServer(const HttpLimits& limits, HttpHandler& handler, const TlsServerContext* tls)
+    : limits_(Bounded(limits)), handler_(handler), tls_(tls) {}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host, uint16_t port,
                                                       const HttpLimits& limits,
-                                                      HttpHandler& handler) {
-  std::unique_ptr<HttpServer> server(new HttpServer(limits, handler));
+                                                      HttpHandler& handler,
+                                                      const TlsServerContext* tls) {
+  std::unique_ptr<HttpServer> server(new HttpServer(limits, handler, tls));
   ASSIGN_OR_RETURN(server->listener_, Listen(host, port));
   ASSIGN_OR_RETURN(server->loop_, io::EventLoop::Create());
   server->StartThreads();
@@ -199,8 +200,14 @@ void HttpServer::Take(io::Fd socket) {
   if (!MakeRoom(peer)) return;
   auto connection = std::make_unique<Connection>();
   const uint64_t id = connection->id = ++last_id_;
+  connection->address = *address;
   connection->peer = peer;
   connection->fd = std::move(socket);
+  if (tls_ != nullptr) {
+    Result<std::unique_ptr<TlsSession>> session = TlsSession::Create(*tls_, connection->fd);
+    if (!session.ok()) return;  // out of memory: closes it
+    connection->tls = *std::move(session);
+  }
   ++peers_[peer].connections;
   loop_->Watch(connection->fd.get(), false,
                [this, id](bool readable, bool writable) { OnReady(id, readable, writable); });
@@ -220,7 +227,9 @@ bool HttpServer::MakeRoom(const std::string& peer) {
 
 bool HttpServer::EvictOldest(Peer& peer) {
   if (peer.waiting.empty()) return false;
-  Close(peer.waiting.begin()->second);
+  const uint64_t oldest = peer.waiting.begin()->second;
+  handler_.OnEvicted(connections_.at(oldest)->address);
+  Close(oldest);
   return true;
 }
 
@@ -253,6 +262,10 @@ void HttpServer::OnReady(uint64_t id, bool readable, bool writable) {
   if (writable && (connection.phase == Phase::kSending || connection.phase == Phase::kStreaming)) {
     return Send(connection);  // a failure of it closes the connection
   }
+  // A handshake that waited until the socket takes more.
+  if (writable && connection.tls != nullptr && connection.phase == Phase::kHead) {
+    return Receive(connection);
+  }
   if (!readable) return;
   switch (connection.phase) {
     case Phase::kHead:
@@ -267,9 +280,24 @@ void HttpServer::OnReady(uint64_t id, bool readable, bool writable) {
   }
 }
 
+Result<std::optional<size_t>> HttpServer::ReceiveSome(Connection& connection,
+                                                      std::span<std::byte> buffer) {
+  if (connection.tls == nullptr) return io::ReceiveSome(connection.fd, buffer);
+  Result<std::optional<size_t>> got = connection.tls->Receive(buffer);
+  if (connection.phase == Phase::kHead) {
+    loop_->WantWrite(connection.fd.get(), connection.tls->wants_write());
+  }
+  return got;
+}
+
+Result<size_t> HttpServer::SendSome(Connection& connection, std::string_view bytes) {
+  if (connection.tls != nullptr) return connection.tls->Send(BytesOf(bytes));
+  return io::SendSome(connection.fd, BytesOf(bytes));
+}
+
 void HttpServer::Receive(Connection& connection) {
   std::array<std::byte, kReceiveBytes> buffer;
-  const Result<std::optional<size_t>> got = io::ReceiveSome(connection.fd, buffer);
+  const Result<std::optional<size_t>> got = ReceiveSome(connection, buffer);
   if (!got.ok()) return Close(connection.id);
   if (!got->has_value()) return;
   if (**got == 0) return Close(connection.id);
@@ -279,7 +307,7 @@ void HttpServer::Receive(Connection& connection) {
 
 void HttpServer::Discard(Connection& connection) {
   std::array<std::byte, kReceiveBytes> buffer;
-  const Result<std::optional<size_t>> got = io::ReceiveSome(connection.fd, buffer);
+  const Result<std::optional<size_t>> got = ReceiveSome(connection, buffer);
   if (!got.ok() || (got->has_value() && **got == 0)) Close(connection.id);
 }
 
@@ -290,9 +318,8 @@ void HttpServer::Advance(Connection& connection) {
   while (connection.in.starts_with("\r\n")) connection.in.erase(0, 2);
   const std::optional<size_t> head = FindHead(connection.in, connection.searched);
   if (head.value_or(connection.in.size()) > limits_.head_bytes) {
-    return AnswerAndClose(
-        connection, handler_.Refuse({431, "the request's head is larger than " +
-                                              std::to_string(limits_.head_bytes) + " bytes"}));
+    return RefuseAndClose(connection, {431, "the request's head is larger than " +
+                                                std::to_string(limits_.head_bytes) + " bytes"});
   }
   if (head.has_value()) return TakeHead(connection, *head);
   constexpr size_t kBorder = 3;  // of the empty line's four bytes
@@ -306,7 +333,8 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
       ParseHead(std::string_view(connection.in).substr(0, head_bytes), request);
   connection.in.erase(0, head_bytes);
   connection.searched = 0;
-  if (refusal.has_value()) return AnswerAndClose(connection, handler_.Refuse(*refusal));
+  if (refusal.has_value()) return RefuseAndClose(connection, *refusal);
+  request.peer = connection.address;
   connection.keep_alive = request.keep_alive;
   std::optional<HttpAnswer> early = handler_.Admit(request);
   if (early.has_value()) {
@@ -314,24 +342,21 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
     return Answer(connection, *std::move(early));
   }
   if (request.body_bytes > limits_.body_bytes) {
-    return AnswerAndClose(
+    return RefuseAndClose(
         connection,
-        handler_.Refuse({413, "the body has " + std::to_string(request.body_bytes) +
-                                  " bytes, at most " + std::to_string(limits_.body_bytes) +
-                                  " are allowed"}));
+        {413, "the body has " + std::to_string(request.body_bytes) + " bytes, at most " +
+                  std::to_string(limits_.body_bytes) + " are allowed"});
   }
   if (request.body_bytes == 0) return Dispatch(connection);
   if (bodies_ >= limits_.bodies) {
-    return AnswerAndClose(connection, handler_.Refuse({503,
-                                                       "too many requests at a time; try "
-                                                       "again later"}));
+    return RefuseAndClose(connection, {503, "too many requests at a time; try again later"});
   }
   ++bodies_;
   connection.counts_as_body = true;
   SetPhase(connection, Phase::kBody, limits_.body_time);
   if (request.Header("expect") == "100-continue" && connection.in.empty()) {
     // A socket that does not take these few bytes is no worse off: the client sends all the same.
-    (void)!io::SendSome(connection.fd, BytesOf("HTTP/1.1 100 Continue\r\n\r\n")).ok();
+    (void)!SendSome(connection, "HTTP/1.1 100 Continue\r\n\r\n").ok();
   }
   TakeBody(connection);
 }
@@ -360,13 +385,18 @@ void HttpServer::Dispatch(Connection& connection) {
         });
       },
       /*bounded=*/true);
-  if (!queued)
-    Answer(connection, handler_.Refuse({503, "too many requests wait; try again later"}));
+  if (queued) return;
+  Answer(connection,
+         handler_.Refuse({503, "too many requests wait; try again later"}, connection.address));
 }
 
 void HttpServer::AnswerAndClose(Connection& connection, HttpAnswer answer) {
   connection.keep_alive = false;
   Answer(connection, std::move(answer));
+}
+
+void HttpServer::RefuseAndClose(Connection& connection, const HttpRefusal& refusal) {
+  AnswerAndClose(connection, handler_.Refuse(refusal, connection.address));
 }
 
 void HttpServer::Answer(Connection& connection, HttpAnswer answer) {
@@ -401,8 +431,8 @@ void HttpServer::Answer(Connection& connection, HttpAnswer answer) {
 
 void HttpServer::Send(Connection& connection) {
   while (connection.sent < connection.out.size()) {
-    const Result<size_t> sent = io::SendSome(
-        connection.fd, BytesOf(std::string_view(connection.out).substr(connection.sent)));
+    const Result<size_t> sent =
+        SendSome(connection, std::string_view(connection.out).substr(connection.sent));
     if (!sent.ok()) return Close(connection.id);
     if (*sent == 0) {
       loop_->WantWrite(connection.fd.get(), true);
@@ -421,6 +451,7 @@ void HttpServer::OnSent(Connection& connection) {
   if (connection.stream != nullptr && !connection.stream_over) return AskStream(connection);
   connection.stream.reset();
   if (!connection.keep_alive) {
+    if (connection.tls != nullptr) connection.tls->Close();
     ::shutdown(connection.fd.get(), SHUT_WR);
     SetPhase(connection, Phase::kClosing, kClosingTime);
     return;
@@ -495,7 +526,7 @@ void HttpServer::Expire(Connection& connection) {
   const bool answer = connection.phase == Phase::kBody ||
                       (connection.phase == Phase::kHead && !connection.in.empty());
   if (!answer) return Close(connection.id);
-  AnswerAndClose(connection, handler_.Refuse({408, "the request did not arrive in time"}));
+  RefuseAndClose(connection, {408, "the request did not arrive in time"});
 }
 
 void HttpServer::Close(uint64_t id) {

@@ -9,8 +9,9 @@
 // closes the one that has waited longest without a complete head, of the peer with the most such
 // connections. So one peer can't keep others out.
 //
-// Leaves out TLS, chunked request bodies (refused with 411) and pipelining beyond one request at a
-// time. Start, Stop, WakeStreams and the getters may be called from any thread.
+// With a TlsServerContext all connections use TLS. Leaves out chunked request bodies (refused with
+// 411) and pipelining beyond one request at a time. Start, Stop, WakeStreams and the getters may be
+// called from any thread.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,9 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,6 +36,7 @@
 #include "io/event_loop.h"
 #include "io/net/socket.h"
 #include "service/http/http_request.h"
+#include "service/http/tls.h"
 
 namespace longhaul::service {
 
@@ -64,8 +68,11 @@ class HttpHandler {
   virtual std::optional<HttpAnswer> Admit(const HttpRequest& request) = 0;
   // Called on a thread of the pool with the whole request.
   virtual HttpAnswer Handle(const HttpRequest& request) = 0;
-  // Returns the answer to a request that the server itself refuses.
-  virtual HttpAnswer Refuse(const HttpRefusal& refusal) = 0;
+  // Returns the answer to a request of this peer that the server itself refuses. Called on the
+  // server's thread; must not block.
+  virtual HttpAnswer Refuse(const HttpRefusal& refusal, const std::string& peer) = 0;
+  // Called on the server's thread when a connection was closed to make room for another one.
+  virtual void OnEvicted(const std::string& /*peer*/) {}
   // Called on the server's thread when the system has closed the listening socket.
   virtual void OnEnded() {}
 };
@@ -88,9 +95,11 @@ struct HttpLimits {
 class HttpServer {
  public:
   // Starts to listen and serve. `host` is a name or a numeric address. Returns kAlreadyExists when
-  // the port is in use. Requires that `handler` outlives this.
+  // the port is in use. Without `tls` it is plain HTTP. Requires that `handler` and `tls` outlive
+  // this.
   static Result<std::unique_ptr<HttpServer>> Start(const std::string& host, uint16_t port,
-                                                   const HttpLimits& limits, HttpHandler& handler);
+                                                   const HttpLimits& limits, HttpHandler& handler,
+                                                   const TlsServerContext* tls = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -111,7 +120,9 @@ class HttpServer {
   struct Connection {
     uint64_t id = 0;
     io::Fd fd;
-    std::string peer;
+    std::unique_ptr<TlsSession> tls;  // none: plain
+    std::string address;              // of the client
+    std::string peer;                 // who it counts as
     Phase phase = Phase::kHead;
     uint64_t waiting_order = 0;  // its key in Peer::waiting; 0: none
     Instant deadline;
@@ -134,7 +145,7 @@ class HttpServer {
     std::map<uint64_t, uint64_t> waiting;  // order -> connection: the oldest may be closed
   };
 
-  HttpServer(const HttpLimits& limits, HttpHandler& handler);
+  HttpServer(const HttpLimits& limits, HttpHandler& handler, const TlsServerContext* tls);
   void StartThreads();
 
   // All of these on the loop's thread.
@@ -146,6 +157,9 @@ class HttpServer {
   bool EvictAny();
   void SetPhase(Connection& connection, Phase phase, Duration limit);
   void OnReady(uint64_t id, bool readable, bool writable);
+  // Receives into the buffer and sends, with TLS if the connection has it.
+  Result<std::optional<size_t>> ReceiveSome(Connection& connection, std::span<std::byte> buffer);
+  static Result<size_t> SendSome(Connection& connection, std::string_view bytes);
   void Receive(Connection& connection);
   void Discard(Connection& connection);
   void Advance(Connection& connection);
@@ -154,6 +168,7 @@ class HttpServer {
   void Dispatch(Connection& connection);
   void Answer(Connection& connection, HttpAnswer answer);
   void AnswerAndClose(Connection& connection, HttpAnswer answer);
+  void RefuseAndClose(Connection& connection, const HttpRefusal& refusal);
   void Send(Connection& connection);
   void OnSent(Connection& connection);
   void AskStream(Connection& connection);
@@ -169,6 +184,7 @@ class HttpServer {
 
   const HttpLimits limits_;
   HttpHandler& handler_;
+  const TlsServerContext* const tls_;
   io::Listener listener_;
   std::unique_ptr<io::EventLoop> loop_;
   std::thread thread_;

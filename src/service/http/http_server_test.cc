@@ -33,7 +33,7 @@ class Echo : public HttpHandler {
     }
     return answer;
   }
-  HttpAnswer Refuse(const HttpRefusal& refusal) override {
+  HttpAnswer Refuse(const HttpRefusal& refusal, const std::string&) override {
     return HttpAnswer{refusal.status, {}, refusal.message, nullptr};
   }
 

@@ -66,7 +66,7 @@ std::optional<HttpRefusal> RefuseForeignOrigin(const HttpRequest& request, bool 
     return HttpRefusal{403, "the header Host is " + Shown(host) +
                                 ", but this server has only the names localhost, 127.0.0.1 and "
                                 "[::1]: use one of them, or start the controller with "
-                                "--allow-remote if a proxy in front of it has that name"};
+                                "--behind-proxy if a proxy in front of it has that name"};
   }
   const std::string origin = request.Header("origin");
   if (!origin.empty() && !EqualIgnoringCase(origin, "http://" + host) &&

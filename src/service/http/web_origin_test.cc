@@ -100,7 +100,7 @@ TEST(WebOrigin, NamesTheHeaderAndTheRemedy) {
   const auto refusal = RefuseForeignOrigin(request, true);
   ASSERT_TRUE(refusal.has_value());
   EXPECT_THAT(refusal->message, HasSubstr("gpu-box:8080"));
-  EXPECT_THAT(refusal->message, HasSubstr("--allow-remote"));
+  EXPECT_THAT(refusal->message, HasSubstr("--behind-proxy"));
 }
 
 }  // namespace

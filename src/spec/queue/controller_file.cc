@@ -14,7 +14,8 @@ namespace {
 using internal::Node;
 
 constexpr auto kKeys = std::to_array<std::string_view>(
-    {"cluster", "queues", "default_queue", "priorities", "scheduling"});
+    {"cluster", "queues", "default_queue", "priorities", "scheduling", "tls"});
+constexpr auto kTlsKeys = std::to_array<std::string_view>({"certificate", "key", "ca"});
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
     {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
      "reservation_idle", "fair_share", "usage_half_life", "elastic_period", "repair_patience",
@@ -82,17 +83,38 @@ class Reader {
       for (const Node& child : node.children) RETURN_IF_ERROR(ReadScheduling(child));
       return {};
     }
-    if (node.key == "cluster") {
-      if (node.kind != Node::Kind::kScalar || node.text.empty() || node.text.size() > 4'096) {
-        return Bad(node, "the path of a cluster file");
-      }
-      spec_.cluster_file = node.text;
-      return {};
-    }
+    if (node.key == "tls") return ReadTls(node);
+    if (node.key == "cluster")
+      return ReadPath(node, "the path of a cluster file", spec_.cluster_file);
     if (node.key != "default_queue") return Unknown(node, kKeys);
     if (node.kind != Node::Kind::kScalar || !IsName(node.text)) return Bad(node, "a queue's name");
     spec_.default_queue = node.text;
     return {};
+  }
+
+  Status ReadPath(const Node& node, const char* expected, std::string& target) const {
+    constexpr size_t kLongestPath = 4'096;
+    if (node.kind != Node::Kind::kScalar || node.text.empty() || node.text.size() > kLongestPath) {
+      return Bad(node, expected);
+    }
+    target = node.text;
+    return {};
+  }
+
+  Status ReadTls(const Node& node) {
+    constexpr const char* kExpected = "a map such as {certificate: a.crt, key: a.key, ca: ca.crt}";
+    if (node.kind != Node::Kind::kMap) return Bad(node, kExpected);
+    for (const Node& child : node.children) {
+      std::string* target = child.key == "certificate" ? &spec_.tls.certificate
+                            : child.key == "key"       ? &spec_.tls.key
+                            : child.key == "ca"        ? &spec_.tls.ca
+                                                       : nullptr;
+      if (target == nullptr) return Unknown(child, kTlsKeys);
+      RETURN_IF_ERROR(ReadPath(child, "the path of a file in PEM", *target));
+    }
+    if (!spec_.tls.certificate.empty() && !spec_.tls.key.empty() && !spec_.tls.ca.empty())
+      return {};
+    return Bad(node, "all of certificate, key and ca");
   }
 
   Status ReadPriorities(const Node& node) {

@@ -1,6 +1,7 @@
 // The controller's configuration file in YAML: queues, their quotas, and the scheduling options.
 //
 //   cluster: cluster.yaml            # the nodes; absent: all nodes that join
+//   tls: {certificate: controller.crt, key: controller.key, ca: ca.crt}   # absent: none of its own
 //   queues:                          # spec/queue/queue.h
 //     - name: research
 //       guarantee: {accelerators: 8}
@@ -38,8 +39,18 @@
 
 namespace longhaul::spec {
 
+// The files of the server's TLS, as written, relative to the controller's file. All or none.
+struct TlsFiles {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+
+  friend bool operator==(const TlsFiles&, const TlsFiles&) = default;
+};
+
 struct ControllerSpec {
   std::string cluster_file;  // as written, relative to the file; empty: none
+  TlsFiles tls;              // empty: none
   std::vector<QueueSpec> queues;
   std::string default_queue;
   std::map<std::string, int32_t> priorities;  // by name

@@ -103,5 +103,18 @@ TEST(ControllerFile, NamesTheLineTheValueAndTheRemedy) {
   }
 }
 
+TEST(ControllerFile, NamesTheFilesOfTls) {
+  const auto spec = ParseControllerFile("tls: {certificate: a.crt, key: a.key, ca: ca.crt}", "c");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->tls, (TlsFiles{"a.crt", "a.key", "ca.crt"}));
+  for (const char* bad : {"tls: yes", "tls: {certificate: a.crt, key: a.key}",
+                          "tls: {certificate: [a], key: a, ca: a}",
+                          "tls: {certificate: a, key: a, ca: a, password: x}"}) {
+    const Status refused = ParseControllerFile(bad, "c").status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << bad;
+    EXPECT_TRUE(refused.message().starts_with("c:1: ")) << refused;
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::spec

@@ -11,7 +11,7 @@
 #include "io/memory/shared_memory.h"
 #include "io/net/socket.h"
 #include "service/agent/peer/peer_connection.h"
-#include "service/controller/token.h"
+#include "service/security/secret.h"
 
 namespace longhaul::service {
 namespace {

@@ -13,15 +13,45 @@
 #include "proto/commands.grpc.pb.h"
 #include "proto/commands.pb.h"
 #include "proto/events.pb.h"
-#include "service/controller/token.h"
+#include "service/security/secret.h"
 
 namespace longhaul::service {
 
-bool IsNodeName(const std::string& name) {
-  return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  });
+namespace {
+
+constexpr Duration kHelloLimit = std::chrono::seconds(10);  // from the connection to AgentHello
+constexpr size_t kMostUnidentified = 256;                   // streams before their AgentHello
+constexpr int kMostStreams = 16;                            // of one connection
+
+// The certificate that a client presented in TLS; empty if it has none. TLS has verified only that
+// the client has its key.
+std::string CertificateOf(const grpc::ServerContextBase& context) {
+  const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
+  if (peer == nullptr) return "";
+  const auto values = peer->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return values.empty() ? "" : std::string(values.front().data(), values.front().size());
 }
+
+// The address of a gRPC peer such as "ipv4:10.0.0.7:40000" or "ipv6:%5B::1%5D:40000", without its
+// port.
+std::string AddressOf(const std::string& peer) {
+  std::string address = peer.substr(peer.find(':') + 1);
+  address = address.substr(0, address.rfind(':'));
+  if (!address.starts_with("%5B") || !address.ends_with("%5D")) return address;
+  return address.substr(3, address.size() - 6);
+}
+
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const AgentAdmission* admission) {
+  if (admission == nullptr) return grpc::InsecureServerCredentials();
+  // Not verified by gRPC, whose refusal nobody would see: agent_admission.h verifies it, reports
+  // the reason to the agent and logs it.
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+  options.pem_root_certs = admission->authority();
+  options.pem_key_cert_pairs.push_back({admission->server().key, admission->server().certificates});
+  return grpc::SslServerCredentials(options);
+}
+
+}  // namespace
 
 // One connection. Owned by itself until OnDone, and by the gateway while it is its node's newest.
 // Lock order: the gateway's mutex is never taken while holding a stream's.
@@ -31,16 +61,24 @@ class AgentGateway::Stream final
   static Stream* Open(AgentGateway& gateway, grpc::CallbackServerContext* context) {
     std::shared_ptr<Stream> stream(new Stream(gateway, context));
     stream->self_ = stream;
+    if (!gateway.Expect(stream)) {
+      stream->End(
+          {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many agents connect at a time: try again"});
+      return stream.get();
+    }
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
 
   const NodeId& node() const { return node_; }  // once identified
   uint64_t incarnation() const { return incarnation_; }
-  void SetIdentity(const proto::AgentHello& hello) {
+  void SetIdentity(const proto::AgentHello& hello, Instant until) {
     node_ = NodeId(hello.node());
     incarnation_ = hello.incarnation();
+    until_ = until;
   }
+  std::string certificate() const { return CertificateOf(*context_); }
+  Instant until() const { return until_; }  // once identified: when its certificate expires
 
   // Sends Welcome; only after it may others be sent.
   void Welcome(const proto::Welcome& welcome) {
@@ -118,6 +156,7 @@ class AgentGateway::Stream final
       std::lock_guard lock(mutex_);
       reason = reason_.empty() ? "its connection ended" : reason_;
     }
+    gateway_.Unexpect(this);
     if (identified_) gateway_.Forget(this, reason);
     self_.reset();  // maybe the last reference: nothing may follow
   }
@@ -132,6 +171,8 @@ class AgentGateway::Stream final
         return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be AgentHello"};
       }
       const Status refused = gateway_.Identify(self_, incoming_.hello());
+      gateway_.Audit(AddressOf(context_->peer()), incoming_.hello(), refused);
+      gateway_.Unexpect(this);
       if (!refused.ok()) {
         return {static_cast<grpc::StatusCode>(refused.code()), refused.message()};
       }
@@ -207,6 +248,7 @@ class AgentGateway::Stream final
   bool identified_ = false;    // by reads only, which come one at a time, and OnDone after them
   NodeId node_;
   uint64_t incarnation_ = 0;
+  Instant until_;
 
   mutable std::mutex mutex_;  // guards all below
   Instant last_received_;
@@ -229,18 +271,40 @@ class AgentGateway::Service final : public proto::Controller::CallbackService {
     return Stream::Open(gateway_, context);
   }
 
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const proto::JoinRequest* request,
+                                 proto::JoinAnswer* answer) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    AgentAdmission* const admission = gateway_.options_.admission;
+    if (admission == nullptr) {
+      reactor->Finish({grpc::StatusCode::FAILED_PRECONDITION,
+                       "this controller has no TLS: agents use its token file"});
+      return reactor;
+    }
+    auto joined =
+        admission->Join(*request, CertificateOf(*context), AddressOf(context->peer()), io::Now());
+    if (joined.ok()) {
+      *answer = *std::move(joined);
+      reactor->Finish(grpc::Status::OK);
+    } else {
+      reactor->Finish(
+          {static_cast<grpc::StatusCode>(joined.status().code()), joined.status().message()});
+    }
+    return reactor;
+  }
+
  private:
   AgentGateway& gateway_;
 };
 
-AgentGateway::AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop)
-    : options_(options), loop_(loop), service_(std::make_unique<Service>(*this)) {}
+AgentGateway::AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop, AuditLog& audit)
+    : options_(options), loop_(loop), audit_(audit), service_(std::make_unique<Service>(*this)) {}
 
 AgentGateway::~AgentGateway() { Stop(); }
 
 Result<std::unique_ptr<AgentGateway>> AgentGateway::Start(const AgentGatewayOptions& options,
-                                                          CoreLoop& loop) {
-  std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop));
+                                                          CoreLoop& loop, AuditLog& audit) {
+  std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop, audit));
   RETURN_IF_ERROR(gateway->Listen());
   gateway->watcher_ = std::thread([raw = gateway.get()] { raw->WatchSilence(); });
   return gateway;
@@ -249,7 +313,8 @@ Result<std::unique_ptr<AgentGateway>> AgentGateway::Start(const AgentGatewayOpti
 Status AgentGateway::Listen() {
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options_.address, CredentialsOf(options_.admission), &port);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
   // Else two controllers would share a port, and agents would come to either.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kLargestMessage);
@@ -282,11 +347,31 @@ void AgentGateway::Stop() {
   }
 }
 
+void AgentGateway::Audit(const std::string& peer, const proto::AgentHello& hello,
+                         const Status& status) {
+  AuditEntry entry;
+  entry.from = peer;
+  entry.did = "connect agent";
+  entry.object = hello.node();
+  if (!status.ok()) {
+    entry.status = status.code() == Code::kUnavailable ? 503 : 403;
+    entry.error = status.message();
+  }
+  audit_.Record(entry, io::Now());
+}
+
+Result<Instant> AgentGateway::Authenticate(const std::string& certificate,
+                                           const proto::AgentHello& hello) const {
+  if (options_.admission != nullptr) {
+    return options_.admission->Verify(certificate, hello.node(), io::Now());
+  }
+  if (EqualInConstantTime(options_.token, hello.token())) return Instant::max();
+  return Unauthenticated("wrong token: agent and controller must read the same token file");
+}
+
 Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
                               const proto::AgentHello& hello) {
-  if (!EqualInConstantTime(options_.token, hello.token())) {
-    return Unauthenticated("wrong token: agent and controller must read the same token file");
-  }
+  ASSIGN_OR_RETURN(const Instant until, Authenticate(stream->certificate(), hello));
   if (!IsNodeName(hello.node())) {
     return InvalidArgument("a node's name has 1 to 63 of a-z, 0-9 and '-', not " +
                            hello.node().substr(0, 80));
@@ -301,7 +386,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
     if (current != nullptr && current->incarnation() > hello.incarnation()) {
       return FailedPrecondition("a newer agent of " + hello.node() + " is connected");
     }
-    stream->SetIdentity(hello);
+    stream->SetIdentity(hello, until);
     replaced = std::exchange(current, stream);
   }
   if (replaced != nullptr) replaced->Cancel("its agent has connected anew");
@@ -313,6 +398,18 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
     stream->Welcome(welcome);
   });
   return posted ? Status() : Unavailable("the controller is overloaded or stopping");
+}
+
+bool AgentGateway::Expect(const std::shared_ptr<Stream>& stream) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_ || unidentified_.size() >= kMostUnidentified) return false;
+  unidentified_.emplace(stream.get(), stream);
+  return true;
+}
+
+void AgentGateway::Unexpect(const Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  unidentified_.erase(stream);
 }
 
 void AgentGateway::Forget(const Stream* stream, const std::string& reason) {
@@ -360,18 +457,28 @@ void AgentGateway::WatchSilence() {
   Instant last_look = io::MonotonicNow();
   while (true) {
     std::vector<std::shared_ptr<Stream>> streams;
+    std::vector<std::shared_ptr<Stream>> silent;
     {
       std::unique_lock lock(mutex_);
       stopping_.wait_for(lock, options_.heartbeat_period, [this] { return stopped_; });
       if (stopped_) return;
       for (const auto& [node, stream] : current_) streams.push_back(stream);
+      for (const auto& [raw, weak] : unidentified_) {
+        if (auto stream = weak.lock()) silent.push_back(std::move(stream));
+      }
     }
     const Instant now = io::MonotonicNow();
     // Did we sleep ourselves (a paused machine, no processor)? Then silence proves nothing.
     const bool we_slept = now - last_look > 2 * options_.heartbeat_period;
     last_look = now;
+    for (const auto& stream : silent) {
+      if (!stream->SilentSince(now - kHelloLimit)) continue;
+      stream->Cancel("no AgentHello within " + ToString(kHelloLimit));
+    }
     for (const auto& stream : streams) {
-      if (we_slept) {
+      if (stream->until() <= io::Now()) {
+        stream->Cancel("its certificate has expired");
+      } else if (we_slept) {
         stream->NoteReceived();
       } else if (stream->SilentSince(now - kMissedHeartbeats * options_.heartbeat_period)) {
         stream->Cancel("silent for " + ToString(kMissedHeartbeats * options_.heartbeat_period));

@@ -1,5 +1,8 @@
 // The gRPC server of the controller for agents (longhaul.proto.Controller).
 //
+// With TLS an agent presents a certificate, which must be its node's (agent_admission.h); without
+// it, on loopback only, the token. A stream ends when the certificate that it began with expires.
+//
 // Only the newest stream of a node counts. Its first message is AgentHello. A wrong token, an
 // invalid node name, or an incarnation older than the connected one ends the stream with the
 // reason. Otherwise the gateway sends Welcome, passes events to the core's loop with the node and
@@ -23,18 +26,18 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "service/controller/agents/agent_admission.h"
 #include "service/controller/core_loop.h"
+#include "service/security/audit_log.h"
 
 namespace longhaul::service {
 
 struct AgentGatewayOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT
-  std::string token;
+  std::string token;                    // which agents present without TLS
+  AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the gateway
   Duration heartbeat_period = std::chrono::milliseconds(250);
 };
-
-// Returns whether the text is a valid node name: 1 to 63 of a-z, 0-9 and '-'.
-bool IsNodeName(const std::string& name);
 
 class AgentGateway final : public AgentPort {
  public:
@@ -43,9 +46,10 @@ class AgentGateway final : public AgentPort {
   static constexpr int kLargestMessage = 4 << 20;
   static constexpr int kMissedHeartbeats = 4;
 
-  // Starts to listen; kAlreadyExists when the port is in use. Requires that `loop` outlives this.
+  // Starts to listen; kAlreadyExists when the port is in use. Requires that `loop` and `audit`
+  // outlive this.
   static Result<std::unique_ptr<AgentGateway>> Start(const AgentGatewayOptions& options,
-                                                     CoreLoop& loop);
+                                                     CoreLoop& loop, AuditLog& audit);
   ~AgentGateway() override;
   AgentGateway(const AgentGateway&) = delete;
   AgentGateway& operator=(const AgentGateway&) = delete;
@@ -63,10 +67,17 @@ class AgentGateway final : public AgentPort {
   class Stream;
   class Service;
 
-  AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop);
+  AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop, AuditLog& audit);
   Status Listen();
+  void Audit(const std::string& peer, const proto::AgentHello& hello, const Status& status);
   // Handles a stream's hello. Returns the reason if the stream is refused.
   Status Identify(const std::shared_ptr<Stream>& stream, const proto::AgentHello& hello);
+  // Returns until when the agent that presented this certificate may be connected as its node.
+  Result<Instant> Authenticate(const std::string& certificate,
+                               const proto::AgentHello& hello) const;
+  // Counts a stream that has not identified itself; returns false if there are too many.
+  bool Expect(const std::shared_ptr<Stream>& stream);
+  void Unexpect(const Stream* stream);
   // Handles the end of a stream, with its reason.
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;
@@ -74,6 +85,7 @@ class AgentGateway final : public AgentPort {
 
   const AgentGatewayOptions options_;
   CoreLoop& loop_;
+  AuditLog& audit_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
@@ -83,6 +95,7 @@ class AgentGateway final : public AgentPort {
   std::condition_variable stopping_;
   bool stopped_ = false;
   std::map<NodeId, std::shared_ptr<Stream>> current_;
+  std::map<const Stream*, std::weak_ptr<Stream>> unidentified_;  // no AgentHello has arrived yet
 };
 
 }  // namespace longhaul::service

@@ -17,9 +17,10 @@ namespace longhaul::service {
 
 class ScriptedAgent {
  public:
-  explicit ScriptedAgent(const Endpoint& endpoint)
-      : stub_(proto::Controller::NewStub(
-            grpc::CreateChannel(endpoint.agents, grpc::InsecureChannelCredentials()))),
+  explicit ScriptedAgent(const Endpoint& endpoint,
+                         const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+                             grpc::InsecureChannelCredentials())
+      : stub_(proto::Controller::NewStub(grpc::CreateChannel(endpoint.agents, credentials))),
         stream_(stub_->Connect(&context_)) {}
   ~ScriptedAgent() {
     context_.TryCancel();

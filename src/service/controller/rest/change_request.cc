@@ -240,6 +240,21 @@ std::string Word(const Json& text) {
 
 }  // namespace
 
+Role RoleFor(ChangeRequest::Kind kind) {
+  switch (kind) {
+    case ChangeRequest::Kind::kExpedite:
+    case ChangeRequest::Kind::kEvict:
+    case ChangeRequest::Kind::kJob:
+    case ChangeRequest::Kind::kRelease:
+      return Role::kOperate;
+    case ChangeRequest::Kind::kLimit:
+    case ChangeRequest::Kind::kNode:
+    case ChangeRequest::Kind::kLink:
+      return Role::kAdminister;
+  }
+  return Role::kAdminister;
+}
+
 Result<ChangesRequest> ParseChanges(std::string_view body) {
   static constexpr std::array<std::string_view, 2> kKeys = {"changes", "reason"};
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));

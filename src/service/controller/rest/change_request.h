@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
+#include "service/security/role.h"
 #include "spec/job/job.h"
 #include "spec/queue/queue.h"
 
@@ -57,6 +58,9 @@ struct ChangesRequest {
   std::vector<ChangeRequest> changes;
   std::string reason;
 };
+
+// Returns the role that a change needs: operate for those of jobs, administer for the others.
+Role RoleFor(ChangeRequest::Kind kind);
 
 // Returns kInvalidArgument with the key, the value and the expected form.
 Result<ChangesRequest> ParseChanges(std::string_view body);

@@ -11,6 +11,7 @@
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
+#include "service/controller/rest/token_request.h"
 #include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 #include "service/controller/submission/submission.h"
@@ -23,44 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostWhatIfs = 5;  // one that is being answered, and those that wait for it
 constexpr Duration kWhatIfTime = std::chrono::seconds(30);  // for the answer
 constexpr size_t kEventsAtOnce = 1000;                      // in an answer that isn't a stream
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-ApiResponse JsonResponse(const Json& json, int status = 200) {
-  ApiResponse response;
-  response.status = status;
-  response.body = Dump(json);
-  return response;
-}
-
-int HttpStatusOf(Code code) {
-  switch (code) {
-    case Code::kOk:
-      return 200;
-    case Code::kInvalidArgument:
-    case Code::kOutOfRange:
-      return 400;
-    case Code::kUnauthenticated:
-      return 401;
-    case Code::kPermissionDenied:
-      return 403;
-    case Code::kNotFound:
-      return 404;
-    case Code::kAlreadyExists:
-    case Code::kFailedPrecondition:
-    case Code::kAborted:
-      return 409;
-    case Code::kResourceExhausted:
-      return 429;
-    case Code::kUnavailable:
-    case Code::kDeadlineExceeded:
-      return 503;
-    default:
-      return 500;
-  }
-}
 
 // Whether `path` is `pattern` with something in place of each {name}; what, into `parameters`.
 bool Matches(std::string_view pattern, std::string_view path,
@@ -98,9 +61,13 @@ Result<bool> QueryFlag(const ApiRequest& request, const std::string& key) {
                          Printable(found->second, 40) + "\"");
 }
 
-// Whether the values of environments are asked for.
+// Whether the values of environments, which may be secrets, are asked for.
 Result<bool> WantsEnvironment(const ApiRequest& request) {
-  return QueryFlag(request, "environment");
+  ASSIGN_OR_RETURN(const bool wants, QueryFlag(request, "environment"));
+  if (!wants || Permits(request.caller.role, Role::kOperate)) return wants;
+  return PermissionDenied("the values of environments need the role operate, and the token " +
+                          request.caller.name + " has the role " +
+                          std::string(NameOf(request.caller.role)));
 }
 
 Json JobJson(proto::JobStatus job, bool with_environment) {
@@ -159,48 +126,46 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 
 }  // namespace
 
-ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message) {
-  return JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
-}
-
-ApiResponse ErrorResponse(const Status& status) {
-  std::string code(ToString(status.code()));
-  std::replace(code.begin(), code.end(), ' ', '_');
-  return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
-}
-
-RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
+                 AgentAdmission* admission, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
+      tokens_(tokens),
+      admission_(admission),
       prepare_(std::move(prepare)),
       event_streams_(std::move(event_streams)) {}
 
 const std::vector<RestApi::Route>& RestApi::Table() {
   static const std::vector<Route> table = {
-      {"GET", "/v1/healthz", &RestApi::GetHealth},
-      {"POST", "/v1/jobs", &RestApi::PostJob},
-      {"GET", "/v1/jobs", &RestApi::GetJobs},
-      {"GET", "/v1/jobs/{id}", &RestApi::GetJob},
-      {"GET", "/v1/jobs/{id}/events", &RestApi::GetJobEvents},
-      {"GET", "/v1/jobs/{id}/logs", &RestApi::GetLogs},
-      {"POST", "/v1/jobs/{id}/stop", &RestApi::PostStop},
-      {"GET", "/v1/jobs/{id}/why", &RestApi::GetWhy},
-      {"GET", "/v1/events", &RestApi::GetEvents},
-      {"GET", "/v1/nodes", &RestApi::GetNodes},
-      {"POST", "/v1/nodes/{name}/cordon", &RestApi::PostCordon},
-      {"POST", "/v1/nodes/{name}/drain", &RestApi::PostDrain},
-      {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
-      {"GET", "/v1/queues", &RestApi::GetQueues},
-      {"GET", "/v1/links", &RestApi::GetLinks},
-      {"GET", "/v1/reservations", &RestApi::GetReservations},
-      {"POST", "/v1/reservations", &RestApi::PostReservation},
-      {"POST", "/v1/reservations/{name}/cancel", &RestApi::PostCancelReservation},
-      {"GET", "/v1/usage", &RestApi::GetUsage},
-      {"POST", "/v1/changes", &RestApi::PostChanges},
-      {"POST", "/v1/what-if", &RestApi::PostWhatIf},
-      {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
-      {"GET", "/metrics", &RestApi::GetMetrics},
+      {"GET", "/v1/healthz", std::nullopt, &RestApi::GetHealth},
+      {"POST", "/v1/jobs", Role::kOperate, &RestApi::PostJob},
+      {"GET", "/v1/jobs", Role::kView, &RestApi::GetJobs},
+      {"GET", "/v1/jobs/{id}", Role::kView, &RestApi::GetJob},
+      {"GET", "/v1/jobs/{id}/events", Role::kView, &RestApi::GetJobEvents},
+      {"GET", "/v1/jobs/{id}/logs", Role::kView, &RestApi::GetLogs},
+      {"POST", "/v1/jobs/{id}/stop", Role::kOperate, &RestApi::PostStop},
+      {"GET", "/v1/jobs/{id}/why", Role::kView, &RestApi::GetWhy},
+      {"GET", "/v1/events", Role::kView, &RestApi::GetEvents},
+      {"GET", "/v1/nodes", Role::kView, &RestApi::GetNodes},
+      {"POST", "/v1/nodes/{name}/cordon", Role::kAdminister, &RestApi::PostCordon},
+      {"POST", "/v1/nodes/{name}/drain", Role::kAdminister, &RestApi::PostDrain},
+      {"POST", "/v1/nodes/{name}/uncordon", Role::kAdminister, &RestApi::PostUncordon},
+      {"GET", "/v1/queues", Role::kView, &RestApi::GetQueues},
+      {"GET", "/v1/links", Role::kView, &RestApi::GetLinks},
+      {"GET", "/v1/reservations", Role::kView, &RestApi::GetReservations},
+      {"POST", "/v1/reservations", Role::kAdminister, &RestApi::PostReservation},
+      {"POST", "/v1/reservations/{name}/cancel", Role::kAdminister,
+       &RestApi::PostCancelReservation},
+      {"GET", "/v1/usage", Role::kView, &RestApi::GetUsage},
+      {"POST", "/v1/changes", Role::kOperate, &RestApi::PostChanges},
+      {"POST", "/v1/what-if", Role::kOperate, &RestApi::PostWhatIf},
+      {"GET", "/v1/tokens", Role::kAdminister, &RestApi::GetTokens},
+      {"POST", "/v1/tokens", Role::kAdminister, &RestApi::PostToken},
+      {"POST", "/v1/tokens/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeToken},
+      {"POST", "/v1/join-tokens", Role::kAdminister, &RestApi::PostJoinToken},
+      {"GET", "/v1/openapi.yaml", Role::kView, &RestApi::GetOpenApi},
+      {"GET", "/metrics", Role::kView, &RestApi::GetMetrics},
   };
   return table;
 }
@@ -211,6 +176,24 @@ std::vector<std::string> RestApi::Routes() {
     routes.push_back(std::string(route.method) + " " + route.pattern);
   }
   return routes;
+}
+
+RestApi::Wanted RestApi::Describe(std::string_view method, std::string_view path) {
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (method == route.method && Matches(route.pattern, path, parameters)) {
+      return {std::string(method) + " " + route.pattern, Join(parameters, " ")};
+    }
+  }
+  return {Printable(method, 20) + " (unknown path)", std::string(path)};
+}
+
+std::optional<Role> RestApi::RoleFor(std::string_view method, std::string_view path) {
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (method == route.method && Matches(route.pattern, path, parameters)) return route.role;
+  }
+  return Role::kView;
 }
 
 ApiResponse RestApi::Handle(const ApiRequest& request) const {
@@ -248,7 +231,11 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   Result<proto::JobsSubmitted> jobs = prepare_(*submission);
   if (!jobs.ok()) return ErrorResponse(jobs.status());
   Json list = Json::array();
-  for (const proto::Job& job : jobs->jobs()) list.push_back(SubmittedJson(job));
+  std::vector<std::string> ids;
+  for (const proto::Job& job : jobs->jobs()) {
+    list.push_back(SubmittedJson(job));
+    ids.push_back(job.id());
+  }
   proto::Event event;
   if (jobs->jobs_size() == 1) {
     *event.mutable_job_submitted()->mutable_job() = std::move(*jobs->mutable_jobs(0));
@@ -257,8 +244,10 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return list.size() == 1 ? JsonResponse(list[0], 201)
-                          : JsonResponse({{"jobs", std::move(list)}}, 201);
+  ApiResponse response = list.size() == 1 ? JsonResponse(list[0], 201)
+                                          : JsonResponse({{"jobs", std::move(list)}}, 201);
+  response.object = Join(ids, " ");
+  return response;
 }
 
 ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const {
@@ -485,7 +474,10 @@ ApiResponse RestApi::PostReservation(const ApiRequest& request, const Parameters
   event.mutable_changes_asked()->set_reason(wanted->reason());
   *event.mutable_changes_asked()->add_changes()->mutable_reserve() = *std::move(wanted);
   const Status accepted = loop_.Apply(std::move(event));
-  return accepted.ok() ? JsonResponse(answer, 201) : ErrorResponse(accepted);
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = answer["name"].get<std::string>();
+  return response;
 }
 
 ApiResponse RestApi::PostCancelReservation(const ApiRequest& request,
@@ -618,13 +610,21 @@ ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) c
   proto::Event event;
   event.mutable_changes_asked()->set_reason(asked->reason);
   for (const ChangeRequest& each : asked->changes) {
+    const Role needed = service::RoleFor(each.kind);
+    if (!Permits(request.caller.role, needed)) {
+      return WrongRole(request.caller, needed, "the change of " + Printable(each.subject, 80));
+    }
     auto change = ChangeFrom(each);
     if (!change.ok()) return ErrorResponse(change.status());
     *event.mutable_changes_asked()->add_changes() = *std::move(change);
   }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return JsonResponse({{"changes", asked->changes.size()}});
+  ApiResponse response = JsonResponse({{"changes", asked->changes.size()}});
+  std::vector<std::string> subjects;
+  for (const ChangeRequest& each : asked->changes) subjects.push_back(each.subject);
+  response.object = Join(subjects, " ");
+  return response;
 }
 
 Result<std::vector<runtime::scheduling::WhatIfChange>> RestApi::ChangesOf(
@@ -717,6 +717,49 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
   return JsonResponse(proto::ToJson(find().value_or(proto::NodeStatus())));
+}
+
+ApiResponse RestApi::GetTokens(const ApiRequest&, const Parameters&) const {
+  const Instant now = io::Now();
+  Json list = Json::array();
+  for (const NamedToken& token : tokens_.List()) list.push_back(ToJson(token, now));
+  return JsonResponse({{"tokens", std::move(list)}});
+}
+
+ApiResponse RestApi::PostToken(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto wanted = ParseTokenRequest(request.body, now);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
+  const auto secret = tokens_.Create(wanted->name, wanted->role, wanted->expires, now);
+  if (!secret.ok()) return ErrorResponse(secret.status());
+  Json answer = ToJson({wanted->name, wanted->role, "", now, wanted->expires}, now);
+  answer["token"] = *secret;
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = wanted->name + " " + std::string(NameOf(wanted->role));
+  return response;
+}
+
+ApiResponse RestApi::PostRevokeToken(const ApiRequest&, const Parameters& parameters) const {
+  const Status revoked = tokens_.Revoke(parameters[0]);
+  return revoked.ok() ? JsonResponse({{"revoked", parameters[0]}}) : ErrorResponse(revoked);
+}
+
+ApiResponse RestApi::PostJoinToken(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto wanted = ParseJoinTokenRequest(request.body, now);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
+  if (admission_ == nullptr) {
+    return ErrorResponse(FailedPrecondition(
+        "this controller has no TLS, so its agents use its token file: longhaul controller init "
+        "DIR makes certificates"));
+  }
+  const auto token = admission_->CreateJoinToken(wanted->node, wanted->expires, now);
+  if (!token.ok()) return ErrorResponse(token.status());
+  Json answer = {
+      {"node", wanted->node}, {"expires_at_ns", ToNanoseconds(wanted->expires)}, {"token", *token}};
+  ApiResponse response = JsonResponse(answer, 201);
+  response.object = wanted->node.empty() ? "any node" : wanted->node;
+  return response;
 }
 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {

@@ -15,41 +15,16 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "service/controller/agents/agent_admission.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/rest/api_response.h"
 #include "service/controller/rest/change_request.h"
 #include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
+#include "service/security/token_store.h"
 
 namespace longhaul::service {
-
-struct ApiRequest {
-  std::string method;
-  std::string path;                          // decoded, without the query
-  std::map<std::string, std::string> query;  // decoded
-  bool wants_json = false;                   // Accept: application/json
-  std::string last_event_id;                 // the header
-  std::string body;
-};
-
-// A stream of server-sent events instead of a body.
-struct EventStream {
-  JobId job;  // empty: all
-  uint64_t after = 0;
-  bool job_is_over = false;  // ends after the logged notifications
-};
-
-struct ApiResponse {
-  int status = 200;
-  std::string content_type = "application/json";
-  std::string body;
-  std::string allow;  // with 405: the allowed methods
-  std::optional<EventStream> stream;
-};
-
-// Returns {"error": {"code": "not_found", "message": ...}} with the matching HTTP status.
-ApiResponse ErrorResponse(const Status& status);
-ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
 
 // Makes the jobs of a request: parses, plans, prepares data. May take seconds.
 using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRequest&)>;
@@ -57,10 +32,25 @@ using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRe
 class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
-  RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
-          std::function<uint64_t()> event_streams);
+  // `admission` is null where the controller has no TLS.
+  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, AgentAdmission* admission,
+          PrepareJob prepare, std::function<uint64_t()> event_streams);
 
+  // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
+  // checked here.
   ApiResponse Handle(const ApiRequest& request) const;
+
+  // Returns what a request wants: "POST /v1/jobs/{id}/stop" and the parts of the path in place of
+  // {id}. A path that doesn't exist is "GET (unknown path)" and the path.
+  struct Wanted {
+    std::string route;
+    std::string object;
+  };
+  static Wanted Describe(std::string_view method, std::string_view path);
+
+  // Returns the role that a route needs, and nothing for one that needs no token. A path that
+  // doesn't exist needs kView, so that only holders of a token learn which do.
+  static std::optional<Role> RoleFor(std::string_view method, std::string_view path);
 
   // Returns "GET /v1/jobs/{id}" and so on, in the order in which they are matched.
   static std::vector<std::string> Routes();
@@ -71,6 +61,7 @@ class RestApi {
   struct Route {
     const char* method;
     const char* pattern;
+    std::optional<Role> role;  // absent: open to all
     Handler handler;
   };
   static const std::vector<Route>& Table();
@@ -96,6 +87,10 @@ class RestApi {
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostJoinToken(const ApiRequest&, const Parameters&) const;
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
@@ -115,6 +110,8 @@ class RestApi {
 
   CoreLoop& loop_;
   NotificationFeed& feed_;
+  TokenStore& tokens_;
+  AgentAdmission* const admission_;
   PrepareJob prepare_;
   std::function<uint64_t()> event_streams_;
   mutable std::mutex what_if_;             // held by the question that is being answered

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/log/log.h"
-#include "service/controller/token.h"
 #include "service/http/web_origin.h"
 
 namespace longhaul::service {
@@ -34,9 +33,27 @@ HttpAnswer ToHttp(ApiResponse response) {
   return answer;
 }
 
-ApiRequest Translate(const HttpRequest& request) {
+std::string MethodOf(const HttpRequest& request) {
+  return request.method == "HEAD" ? "GET" : request.method;
+}
+
+// The token of a request; empty if it has none. The scheme's name is case-insensitive (RFC 9110,
+// section 11.1), the token is not.
+std::string TokenOf(const HttpRequest& request) {
+  const std::string given = request.Header("authorization");
+  if (given.size() < kScheme.size()) return "";
+  for (size_t i = 0; i < kScheme.size(); ++i) {
+    const char lower =
+        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
+    if (lower != kScheme[i]) return "";
+  }
+  return std::string(Trim(std::string_view(given).substr(kScheme.size())));
+}
+
+ApiRequest Translate(const HttpRequest& request, Identity caller) {
   ApiRequest translated;
-  translated.method = request.method == "HEAD" ? "GET" : request.method;
+  translated.caller = std::move(caller);
+  translated.method = MethodOf(request);
   translated.path = request.path;
   translated.query = request.query;
   translated.wants_json = request.Header("accept").find(kJson) != std::string::npos;
@@ -123,33 +140,45 @@ Result<HostPort> ParseHostPort(const std::string& text) {
   return parsed;
 }
 
+Status RefuseWithoutTls(const std::string& address, const std::string& host, bool tls) {
+  if (tls || IsLoopback(host)) return {};
+  return PermissionDenied(address +
+                          " can be reached from outside, which needs TLS: longhaul controller init "
+                          "DIR --name HOST makes certificates, or listen on 127.0.0.1");
+}
+
 RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-                       PrepareJob prepare)
+                       TokenStore& tokens, AuditLog& audit, PrepareJob prepare)
     : options_(options),
       feed_(feed),
-      api_(loop, feed, std::move(prepare), [this] { return event_streams_->load(); }) {}
+      tokens_(tokens),
+      audit_(audit),
+      api_(loop, feed, tokens, options.admission, std::move(prepare),
+           [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 
 Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& options,
                                                       CoreLoop& loop, NotificationFeed& feed,
+                                                      TokenStore& tokens, AuditLog& audit,
                                                       PrepareJob prepare) {
-  std::unique_ptr<RestServer> server(new RestServer(options, loop, feed, std::move(prepare)));
+  std::unique_ptr<RestServer> server(
+      new RestServer(options, loop, feed, tokens, audit, std::move(prepare)));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
 Status RestServer::Listen() {
   ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options_.address));
-  if (!IsLoopback(address.host) && !options_.allow_remote) {
-    return PermissionDenied(options_.address +
-                            " can be reached from outside, and REST is plain HTTP: listen on "
-                            "127.0.0.1, or put TLS in front of it and say --allow-remote");
+  RETURN_IF_ERROR(RefuseWithoutTls(options_.address, address.host, options_.admission != nullptr));
+  if (options_.admission != nullptr) {
+    const ServerTls& server = options_.admission->server();
+    ASSIGN_OR_RETURN(tls_, TlsServerContext::Create(server.certificates, server.key));
   }
   HttpLimits limits = options_.limits;
   limits.body_bytes = kLargestBody;
   Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(address.host, address.port, limits, *this);
+      HttpServer::Start(address.host, address.port, limits, *this, tls_.get());
   if (!server.ok()) {
     return Status(server.status().code(),
                   "cannot listen for REST on " + options_.address + " (" +
@@ -180,53 +209,92 @@ void RestServer::OnEnded() {
   io::LogError("controller", "REST on " + options_.address + " has ended: restart the controller");
 }
 
-// The scheme's name is case-insensitive (RFC 9110, section 11.1), the token is not.
-bool RestServer::HasToken(const HttpRequest& request) const {
-  const std::string given = request.Header("authorization");
-  if (given.size() < kScheme.size()) return false;
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char lower =
-        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
-    if (lower != kScheme[i]) return false;
+RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
+  const std::string method = MethodOf(request);
+  const std::optional<Role> needed = RestApi::RoleFor(method, request.path);
+  // Without a token nobody may send a body: there are few places for those.
+  if (!needed && request.body_bytes == 0) return {};
+  const Result<Identity> identity = tokens_.Identify(TokenOf(request), io::Now());
+  if (!identity.ok()) {
+    const std::string message =
+        request.Header("authorization").empty()
+            ? "this needs the header Authorization: Bearer TOKEN, with a token of this controller"
+            : identity.status().message();
+    return {{}, ErrorResponse(401, "unauthenticated", message)};
   }
-  return EqualInConstantTime(options_.token, Trim(std::string_view(given).substr(kScheme.size())));
+  if (needed && !Permits(identity->role, *needed)) {
+    const std::string what = method + " " + Printable(request.path, 80);
+    return {*identity, WrongRole(*identity, *needed, what)};
+  }
+  return {*identity, std::nullopt};
 }
 
-std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
-  if (const auto foreign = RefuseForeignOrigin(request, !options_.allow_remote)) {
-    if (foreign->status != 403) return Refuse(*foreign);
-    return ToHttp(ErrorResponse(403, "permission_denied", foreign->message));
+std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Identity& who) const {
+  if (const auto foreign =
+          RefuseForeignOrigin(request, tls_ == nullptr && !options_.behind_proxy)) {
+    return ErrorResponse(foreign->status,
+                         foreign->status == 403 ? "permission_denied" : CodeOf(foreign->status),
+                         foreign->message);
   }
-  // Without the token nobody may send a body: there are few places for those.
-  const bool open_to_all = request.path == "/v1/healthz" && request.body_bytes == 0;
-  if (!open_to_all && !HasToken(request)) {
-    return ToHttp(ErrorResponse(
-        401, "unauthenticated",
-        request.Header("authorization").empty()
-            ? "this needs the header Authorization: Bearer TOKEN, with the token from the "
-              "controller's token file"
-            : "wrong token: use the one in the controller's token file, as Authorization: Bearer "
-              "TOKEN"));
-  }
+  Caller caller = Authorize(request);
+  who = std::move(caller.identity);
+  if (caller.refusal) return caller.refusal;
   if (request.body_bytes == 0) return std::nullopt;
   const std::string type = MediaType(request.Header("content-type"));
   if (type == kJson) return std::nullopt;
-  return ToHttp(ErrorResponse(
+  return ErrorResponse(
       415, "unsupported_media_type",
       (type.empty() ? std::string("the body has no Content-Type")
                     : "the body's Content-Type is " + Printable(type, 80)) +
           ", expected application/json: send the header \"Content-Type: application/json\" (curl: "
-          "-H 'Content-Type: application/json' --data-binary @FILE)"));
+          "-H 'Content-Type: application/json' --data-binary @FILE)");
+}
+
+std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+  Identity who;
+  std::optional<ApiResponse> refusal = RefusalOf(request, who);
+  if (!refusal) return std::nullopt;
+  Audit(request, who, *refusal);
+  return ToHttp(*std::move(refusal));
+}
+
+void RestServer::Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer) {
+  const std::string method = MethodOf(request);
+  const bool refused = answer.status == 401 || answer.status == 403 || answer.status == 415;
+  const bool secrets = request.query.contains("environment");
+  if (method == "GET" && !refused && !secrets) return;
+  RestApi::Wanted wanted = RestApi::Describe(method, request.path);
+  AuditEntry entry;
+  entry.who = who;
+  entry.from = request.peer;
+  entry.did = std::move(wanted.route);
+  if (secrets) entry.did += " with environment";
+  entry.object = answer.object.empty() ? std::move(wanted.object) : answer.object;
+  entry.status = answer.status;
+  entry.error = answer.error;
+  audit_.Record(entry, io::Now());
 }
 
 HttpAnswer RestServer::Handle(const HttpRequest& request) {
-  ApiResponse answer = api_.Handle(Translate(request));
+  // Again, because the token may have been revoked while the body arrived.
+  Caller caller = Authorize(request);
+  ApiResponse answer = caller.refusal ? *std::move(caller.refusal)
+                                      : api_.Handle(Translate(request, caller.identity));
+  Audit(request, caller.identity, answer);
   if (answer.stream.has_value()) return Stream(*answer.stream);
   return ToHttp(std::move(answer));
 }
 
-HttpAnswer RestServer::Refuse(const HttpRefusal& refusal) {
+HttpAnswer RestServer::Refuse(const HttpRefusal& refusal, const std::string& peer) {
+  audit_.Record(RefusedEntry(peer, "HTTP request", refusal.status, refusal.message), io::Now());
   return ToHttp(ErrorResponse(refusal.status, CodeOf(refusal.status), refusal.message));
+}
+
+void RestServer::OnEvicted(const std::string& peer) {
+  constexpr int kUnavailable = 503;
+  audit_.Record(
+      RefusedEntry(peer, "HTTP connection", kUnavailable, "closed to make room for another one"),
+      io::Now());
 }
 
 HttpAnswer RestServer::Stream(const EventStream& stream) {

@@ -1,8 +1,9 @@
-// The REST API over HTTP: bearer token, origins, media types, limits, server-sent events.
+// The REST API over HTTP: bearer tokens and their roles, origins, media types, limits, server-sent
+// events.
 //
-// Plain HTTP, so it listens on loopback only, unless the options allow remote clients because a TLS
-// proxy is in front of it. http_server.h handles the connections: neither an idle one nor an event
-// stream uses a thread, and a request with a wrong token is refused before its body is received.
+// Without TLS it listens on loopback only. http_server.h handles the connections: neither an idle
+// one nor an event stream uses a thread, and a request with a wrong token is refused before its
+// body is received.
 #pragma once
 
 #include <atomic>
@@ -15,13 +16,15 @@
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_api.h"
 #include "service/http/http_server.h"
+#include "service/security/audit_log.h"
 
 namespace longhaul::service {
 
 struct RestServerOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT; [::1]:0 for IPv6
-  std::string token;
-  bool allow_remote = false;
+  // A proxy on this machine is in front of the server, so Host may be any name.
+  bool behind_proxy = false;
+  AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the server
   HttpLimits limits;
 };
 
@@ -32,16 +35,20 @@ struct HostPort {
 };
 Result<HostPort> ParseHostPort(const std::string& text);
 
+// Returns kPermissionDenied, with the remedy, for an address beyond loopback without TLS.
+Status RefuseWithoutTls(const std::string& address, const std::string& host, bool tls);
+
 class RestServer : private HttpHandler {
  public:
   static constexpr uint64_t kMostEventStreams = 32;
   static constexpr size_t kLargestBody = 1 << 20;
 
   // Starts to listen and serve. Returns kAlreadyExists when the port is in use, and
-  // kPermissionDenied for an address that others can reach without allow_remote. Requires that loop
-  // and feed outlive this.
+  // kPermissionDenied for an address that others can reach without TLS. Requires that
+  // loop, feed, tokens and audit outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
-                                                   NotificationFeed& feed, PrepareJob prepare);
+                                                   NotificationFeed& feed, TokenStore& tokens,
+                                                   AuditLog& audit, PrepareJob prepare);
   ~RestServer() override;
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
@@ -55,18 +62,31 @@ class RestServer : private HttpHandler {
 
  private:
   RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
-             PrepareJob prepare);
+             TokenStore& tokens, AuditLog& audit, PrepareJob prepare);
   Status Listen();
   std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
   HttpAnswer Handle(const HttpRequest& request) override;
-  HttpAnswer Refuse(const HttpRefusal& refusal) override;
+  HttpAnswer Refuse(const HttpRefusal& refusal, const std::string& peer) override;
+  void OnEvicted(const std::string& peer) override;
   void OnEnded() override;
-  bool HasToken(const HttpRequest& request) const;
+  // Returns whose token the request has; 401 or 403 if it may not do what it wants.
+  struct Caller {
+    Identity identity;
+    std::optional<ApiResponse> refusal;
+  };
+  Caller Authorize(const HttpRequest& request) const;
+  std::optional<ApiResponse> RefusalOf(const HttpRequest& request, Identity& who) const;
+  // Writes what a request did, or why it was refused, to the audit log. Leaves out reads that
+  // anybody with its role may do.
+  void Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer);
   HttpAnswer Stream(const EventStream& stream);
   void WatchFeed();
 
   const RestServerOptions options_;
+  std::unique_ptr<TlsServerContext> tls_;  // none: plain HTTP
   NotificationFeed& feed_;
+  const TokenStore& tokens_;
+  AuditLog& audit_;
   RestApi api_;
   // Shared with the streams, which a thread of the server may use a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =

@@ -1,0 +1,69 @@
+#include "service/security/join_store.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "io/files/private_files.h"
+#include "service/security/secret.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr uint64_t kLargestFile = 4 << 20;
+constexpr std::string_view kPrefix = "lhj_";
+
+}  // namespace
+
+Result<JoinTokenText> ParseJoinToken(const std::string& text) {
+  const std::string_view trimmed = Trim(text);
+  const size_t dot = trimmed.find('.');
+  if (dot != std::string_view::npos && trimmed.starts_with(kPrefix) &&
+      IsHash(trimmed.substr(kPrefix.size(), dot - kPrefix.size())) &&
+      IsHash(trimmed.substr(dot + 1))) {
+    return JoinTokenText{std::string(trimmed.substr(0, dot)), std::string(trimmed.substr(dot + 1))};
+  }
+  return InvalidArgument("this is no join token (lhj_... of longhaul token create-join)");
+}
+
+Result<std::unique_ptr<JoinStore>> JoinStore::Open(const std::string& path) {
+  JoinTable table;
+  const Result<std::string> text = io::ReadPrivateText(path, kLargestFile);
+  if (text.ok()) {
+    Result<JoinTable> parsed = JoinTable::Parse(*text);
+    if (!parsed.ok()) {
+      return parsed.status().WithContext(path +
+                                         " is damaged, and without it used tokens would be valid "
+                                         "again: repair it, or remove it if no token is in use");
+    }
+    table = *std::move(parsed);
+  } else if (text.status().code() != Code::kNotFound) {
+    return text.status();
+  }
+  return std::unique_ptr<JoinStore>(new JoinStore(path, std::move(table)));
+}
+
+Status JoinStore::Replace(JoinTable changed) {
+  RETURN_IF_ERROR(io::WritePrivateText(path_, changed.Text()));
+  table_ = std::move(changed);
+  return {};
+}
+
+Result<std::string> JoinStore::Create(const std::string& node, const std::string& fingerprint,
+                                      Instant expires, Instant now) {
+  ASSIGN_OR_RETURN(const std::string secret, MakeSecret(kPrefix));
+  const std::lock_guard lock(mutex_);
+  JoinTable changed = table_;
+  RETURN_IF_ERROR(changed.Add({HashOf(secret), node, expires, "", Instant()}, now));
+  RETURN_IF_ERROR(Replace(std::move(changed)));
+  return secret + "." + fingerprint;
+}
+
+Status JoinStore::Use(const std::string& secret, const std::string& node, Instant now) {
+  const std::lock_guard lock(mutex_);
+  JoinTable changed = table_;
+  RETURN_IF_ERROR(changed.Use(secret, node, now));
+  return Replace(std::move(changed));
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,74 @@
+#include "service/security/token_store.h"
+
+#include <utility>
+
+#include "io/files/private_files.h"
+#include "service/security/secret.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr uint64_t kLargestFile = 1 << 20;
+constexpr std::string_view kPrefix = "lht_";
+
+}  // namespace
+
+TokenStore::TokenStore(std::string path, std::string administrator, TokenTable table)
+    : path_(std::move(path)), administrator_(std::move(administrator)), table_(std::move(table)) {}
+
+Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
+                                                     std::string administrator) {
+  TokenTable table;
+  const Result<std::string> text = io::ReadPrivateText(path, kLargestFile);
+  if (text.ok()) {
+    Result<TokenTable> parsed = TokenTable::Parse(*text);
+    if (!parsed.ok()) {
+      return parsed.status().WithContext(path +
+                                         " is damaged: repair it, or remove it and make "
+                                         "the tokens again");
+    }
+    table = *std::move(parsed);
+  } else if (text.status().code() != Code::kNotFound) {
+    return text.status();
+  }
+  return std::unique_ptr<TokenStore>(
+      new TokenStore(path, std::move(administrator), std::move(table)));
+}
+
+Result<Identity> TokenStore::Identify(std::string_view secret, Instant now) const {
+  if (EqualInConstantTime(administrator_, secret)) {
+    return Identity{std::string(kLocalToken), Role::kAdminister};
+  }
+  const std::lock_guard lock(mutex_);
+  return table_.Identify(secret, now);
+}
+
+Status TokenStore::Replace(TokenTable changed) {
+  RETURN_IF_ERROR(io::WritePrivateText(path_, changed.Text()));
+  table_ = std::move(changed);
+  return {};
+}
+
+Result<std::string> TokenStore::Create(const std::string& name, Role role,
+                                       std::optional<Instant> expires, Instant now) {
+  ASSIGN_OR_RETURN(const std::string secret, MakeSecret(kPrefix));
+  const std::lock_guard lock(mutex_);
+  TokenTable changed = table_;
+  RETURN_IF_ERROR(changed.Add({name, role, HashOf(secret), now, expires}));
+  RETURN_IF_ERROR(Replace(std::move(changed)));
+  return secret;
+}
+
+Status TokenStore::Revoke(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  TokenTable changed = table_;
+  RETURN_IF_ERROR(changed.Revoke(name));
+  return Replace(std::move(changed));
+}
+
+std::vector<NamedToken> TokenStore::List() const {
+  const std::lock_guard lock(mutex_);
+  return table_.tokens();
+}
+
+}  // namespace longhaul::service
