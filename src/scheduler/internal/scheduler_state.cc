@@ -320,6 +320,7 @@ void SchedulerState::Drop(JobEntry& job, size_t task) {
   const spec::SharedAmounts amounts = AmountsOf(job, held);
   resources.Remove(held.slot);
   job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
+  job.mixes_models = job.mixes_models && MixesModels(job);
   job.held -= amounts;
   queues.Remove(PartOf(job, amounts));
   NoteUsage(job.queue);

@@ -103,7 +103,11 @@ std::vector<HeldTask> PutOn(SchedulerState& state, const JobEntry& job,
 
 void Repairs::Run() {
   SchedulerState& state = context_.state;
-  const std::vector<JobNumber> damaged(state.damaged.begin(), state.damaged.end());
+  std::vector<JobNumber> damaged(state.damaged.begin(), state.damaged.end());
+  // The quota of what is lost only now is certainly left, as long as no other job has taken it.
+  std::stable_partition(damaged.begin(), damaged.end(), [&state](JobNumber number) {
+    return state.at(number).lost_since == state.now;
+  });
   for (const JobNumber number : damaged) Repair(state.at(number));
 }
 

@@ -172,12 +172,6 @@ class Extension {
       for (NodeIndex& node : job->leaving_nodes) node = numbers_.Of(node);
       job->refused_by = Moved(job->refused_by);
     }
-    if (!state_.counts_models()) return;
-    // A job that mixed models when it was taken over may have left one of them since.
-    for (const JobNumber number : state_.placed) {
-      JobEntry& job = state_.at(number);
-      job.mixes_models = job.mixes_models && state_.MixesModels(job);
-    }
   }
 
   void MoveDomains() {
