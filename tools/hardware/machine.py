@@ -98,7 +98,7 @@ class Machine:
         return self.site / "bin" / "longhaul"
 
     def environment(self):
-        """This process's environment with the installed package and without a cluster's settings."""
+        """This process's environment with the installed package, without a cluster's settings."""
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith(("LONGHAUL", "PET_", "TORCHELASTIC"))}
         kept.update(PYTHONPATH=str(self.site), OMP_NUM_THREADS="1",

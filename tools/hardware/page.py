@@ -8,7 +8,8 @@ def text_of(value):
 
 
 def figures_text(figures):
-    return ", ".join(f"{name.replace('_', ' ')} {text_of(value)}" for name, value in figures.items())
+    return ", ".join(f"{name.replace('_', ' ')} {text_of(value)}"
+                     for name, value in figures.items())
 
 
 def page(result):
@@ -21,6 +22,6 @@ def page(result):
         outcome = part["result"]
         details = figures_text(part["figures"]) if part["figures"] else part.get("reason", "")
         lines.append(f"| {part['name']} | {outcome} | {part['checks']} | {details} |")
-    lines += ["", "Names that end in ms, s, gib, mib or percent carry that unit. A part whose figures "
+    lines += ["", "Names that end in ms, s, gib or mib carry that unit. A part whose figures "
               "name the device `cpu` ran without a GPU and shows nothing about one.", ""]
     return "\n".join(lines)

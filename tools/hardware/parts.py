@@ -18,7 +18,8 @@ KILL = "kill worker 0 at step 15"
 COUNT = """
 import glob, os, time
 import longhaul
-rank, world, marks = os.environ["RANK"], int(os.environ["WORLD_SIZE"]), os.environ["LONGHAUL_ATTEMPT"]
+rank, world = os.environ["RANK"], int(os.environ["WORLD_SIZE"])
+marks = os.environ["LONGHAUL_ATTEMPT"]
 os.makedirs(marks, exist_ok=True)
 saved = longhaul.restore()
 total, first = (saved.state["total"], saved.step + 1) if saved else (0, 1)
@@ -184,7 +185,7 @@ def calibrate(machine):
 
 
 def kernel_microseconds(path):
-    """The sum of the kernels' durations that began within the profiled steps, from the trace itself."""
+    """The sum of the durations of the kernels that began within the profiled steps of the trace."""
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     steps = [(each["ts"], each["ts"] + each["dur"]) for each in events
              if str(each.get("name", "")).startswith("ProfilerStep#") and "dur" in each
@@ -227,8 +228,8 @@ def beside_hta(machine, traces):
 
 
 def profile(machine):
-    """longhaul profile reads the trace of a training on the GPU; its kernel time, beside the sum over
-    the trace, and its breakdown, beside that of HolisticTraceAnalysis where that is installed"""
+    """longhaul profile reads the trace of a training on the GPU; its kernel time, beside the sum
+    over the trace, and its breakdown, beside that of HolisticTraceAnalysis, if installed"""
     machine.need_torch()
     machine.need_gpu()
     traces = machine.folder / "traces"

@@ -1,9 +1,9 @@
 """A small GPT on DDP or FSDP2 that Longhaul runs, with snapshots in memory. Part of hardware_check.
 
-Run by tools/hardware_check under `longhaul run`, on the GPUs of the machine or on its processor. Data
-are drawn from the step and the rank, so that an interrupted training computes what an uninterrupted
-one does. Rank 0 writes a JSON object to --result: the last loss, a hash of the weights, the median
-time of a step, the peak of the GPU's memory.
+Run by tools/hardware_check under `longhaul run`, on the GPUs of the machine or on its processor.
+Data are drawn from the step and the rank, so that an interrupted training computes what an
+uninterrupted one does. Rank 0 writes a JSON object to --result: the last loss, a hash of the
+weights, the median time of a step, the peak of the GPU's memory.
 """
 
 import argparse

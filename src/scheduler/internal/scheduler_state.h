@@ -14,10 +14,10 @@
 
 #include "scheduler/decision.h"
 #include "scheduler/event.h"
-#include "scheduler/internal/job_table.h"
+#include "scheduler/internal/jobs/job_table.h"
+#include "scheduler/internal/jobs/waiting_order.h"
 #include "scheduler/internal/model_dimensions.h"
 #include "scheduler/internal/slot_tables.h"
-#include "scheduler/internal/waiting_order.h"
 #include "scheduler/policy.h"
 #include "scheduler/share/decayed_usage.h"
 #include "scheduler/share/durations.h"

@@ -16,7 +16,6 @@
 #include "io/files/file.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
-#include "io/process/process_tree.h"
 #include "service/agent/identity/agent_identity.h"
 #include "service/client/endpoint.h"
 #include "service/http/web_origin.h"
@@ -431,8 +430,7 @@ void AgentService::Do(const runtime::KillNode& effect) {
 // APIs
 
 bool AgentService::IsProcessOf(const runtime::WorkerId& worker, pid_t process) {
-  const std::optional<pid_t> own = launcher_->Pid(worker);
-  return own.has_value() && io::BelongsTo(process, *own);
+  return launcher_->IsProcessOf(worker, process);
 }
 
 std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {

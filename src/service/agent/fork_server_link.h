@@ -36,6 +36,7 @@ class ForkServerLink {
 
   // Returns false once the fork server has ended; requests fail from then on.
   bool alive() const { return alive_; }
+  pid_t pid() const { return process_.pid; }
 
  private:
   ForkServerLink(io::EventLoop& loop, io::Process process, io::Fd socket, std::string log_path);

@@ -1,12 +1,15 @@
 #include "service/agent/worker_launcher.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
 #include "io/files/file.h"
 #include "io/process/process.h"
+#include "io/process/process_tree.h"
 #include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
 #include "service/trainer_program.h"
@@ -220,6 +223,17 @@ void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {
 std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const {
   const auto found = running_.find(worker);
   return found == running_.end() ? std::nullopt : std::optional(found->second.pid);
+}
+
+bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process) const {
+  if (const std::optional<pid_t> own = Pid(worker)) return io::BelongsTo(process, *own);
+  const auto server = fork_servers_.find(worker.job);
+  if (server == fork_servers_.end() || process == server->second->pid()) return false;
+  // Forked workers are children of this process, not of their fork server.
+  const Result<io::ProcessFacts> facts = io::ReadProcessFacts(process);
+  return facts.ok() && facts->parent == ::getpid() &&
+         std::ranges::none_of(running_,
+                              [&](const auto& entry) { return entry.second.pid == process; });
 }
 
 void WorkerLauncher::DropJob(const JobId& job) {

@@ -48,6 +48,11 @@ class WorkerLauncher {
   // Returns the process of a worker that has not been reaped.
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
 
+  // Whether the process may speak for the worker: it is the worker's, one that it has started, or
+  // one of its session. A forked worker may connect before its fork server has reported its
+  // process; until then it is a child of this process that is no known worker.
+  bool IsProcessOf(const runtime::WorkerId& worker, pid_t process) const;
+
   // The job has ended: ends its fork server.
   void DropJob(const JobId& job);
   // Sends SIGKILL to every worker's group.

@@ -1,4 +1,4 @@
-#include "scheduler/internal/job_entry.h"
+#include "scheduler/internal/jobs/job_entry.h"
 
 namespace longhaul::scheduler::internal {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "scheduler/internal/job_entry.h"
+#include "scheduler/internal/jobs/job_entry.h"
 
 namespace longhaul::scheduler::internal {
 

@@ -1,4 +1,4 @@
-#include "scheduler/internal/job_table.h"
+#include "scheduler/internal/jobs/job_table.h"
 
 #include <gtest/gtest.h>
 

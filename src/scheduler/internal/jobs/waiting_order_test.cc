@@ -1,4 +1,4 @@
-#include "scheduler/internal/waiting_order.h"
+#include "scheduler/internal/jobs/waiting_order.h"
 
 #include <gtest/gtest.h>
 
