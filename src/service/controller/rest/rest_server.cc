@@ -269,7 +269,8 @@ void RestServer::Audit(const HttpRequest& request, const Identity& who, const Ap
   entry.from = request.peer;
   entry.did = std::move(wanted.route);
   if (secrets) entry.did += " with environment";
-  entry.object = answer.object.empty() ? std::move(wanted.object) : answer.object;
+  entry.object = answer.object;
+  if (entry.object.empty()) entry.object = std::move(wanted.object);
   entry.status = answer.status;
   entry.error = answer.error;
   audit_.Record(entry, io::Now());
