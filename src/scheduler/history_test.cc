@@ -74,26 +74,37 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
 }
 
 // The invariants include that a gang of one model lies on one, and that no node is over its memory.
+// A history beside one that is rebuilt often and decides alike. Quotas that are not plain are drawn
+// anew now and then. Adds what was seen.
+void RunBesideRebuilt(uint64_t seed, Draws draws, Quotas quotas, std::map<std::string, int>& seen) {
+  History history(seed, draws, quotas);
+  History again(seed, draws, quotas);
+  Random rng(seed);
+  for (int step = 0; step < 60; ++step) {
+    const Status holds = history.Step();
+    ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
+    if (rng.Below(8) == 0) {
+      const Status rebuilt = again.Rebuild();
+      ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
+    }
+    ASSERT_TRUE(again.Step().ok());
+    ASSERT_EQ(history.log(), again.log()) << "at step " << step;
+    if (quotas == Quotas::kPlain || rng.Below(20) != 0) continue;
+    const Status other = history.RebuildWithOtherLimits();
+    ASSERT_TRUE(other.ok()) << other << " after\n" << history.log();
+    ASSERT_TRUE(again.RebuildWithOtherLimits().ok());
+  }
+  for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+}
+
 TEST(History, OfAControllerKeepsEveryInvariantAndRepeats) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   std::map<std::string, int> seen;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
-    History history(seed, Draws::kAsController);
-    History again(seed, Draws::kAsController);
-    Random rng(seed);
-    for (int step = 0; step < 60; ++step) {
-      const Status holds = history.Step();
-      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
-      if (rng.Below(8) == 0) {
-        const Status rebuilt = again.Rebuild();
-        ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
-      }
-      ASSERT_TRUE(again.Step().ok());
-      ASSERT_EQ(history.log(), again.log()) << "at step " << step;
-    }
-    for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+    RunBesideRebuilt(seed, Draws::kAsController, Quotas::kPlain, seen);
+    if (HasFatalFailure()) return;
   }
   const auto drawn = [&seen](const std::string& kind) {
     const auto found = seen.lower_bound(kind);
@@ -199,36 +210,12 @@ TEST(History, AnExtendedSchedulerDecidesAsARebuiltOne) {
   }
 }
 
-// A history with these quotas, which are drawn anew now and then, beside one that is rebuilt often
-// and decides alike. Adds what was seen.
-void RunBesideRebuilt(uint64_t seed, Quotas quotas, std::map<std::string, int>& seen) {
-  const Draws draws = seed % 2 == 0 ? Draws::kAnything : Draws::kAsController;
-  History history(seed, draws, quotas);
-  History again(seed, draws, quotas);
-  Random rng(seed);
-  for (int step = 0; step < 60; ++step) {
-    const Status holds = history.Step();
-    ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
-    if (rng.Below(8) == 0) {
-      const Status rebuilt = again.Rebuild();
-      ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
-    }
-    ASSERT_TRUE(again.Step().ok());
-    ASSERT_EQ(history.log(), again.log()) << "at step " << step;
-    if (rng.Below(20) != 0) continue;
-    const Status other = history.RebuildWithOtherLimits();
-    ASSERT_TRUE(other.ok()) << other << " after\n" << history.log();
-    ASSERT_TRUE(again.RebuildWithOtherLimits().ok());
-  }
-  for (const auto& [kind, count] : history.seen()) seen[kind] += count;
-}
-
 void RunWithQuotas(Quotas quotas, std::map<std::string, int>& seen) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
-    RunBesideRebuilt(seed, quotas, seen);
+    RunBesideRebuilt(seed, seed % 2 == 0 ? Draws::kAnything : Draws::kAsController, quotas, seen);
     if (testing::Test::HasFatalFailure()) return;
   }
   for (const char* kind : {"start", "grow", "suspend", "evict", "reserve", "move"}) {
@@ -242,7 +229,7 @@ TEST(History, SeedsWithQuotasOfModelsThatFailedOnceHold) {
   std::map<std::string, int> seen;
   for (const uint64_t seed : {69'706'359, 80'704'387}) {
     SCOPED_TRACE(seed);
-    RunBesideRebuilt(seed, Quotas::kOfModels, seen);
+    RunBesideRebuilt(seed, Draws::kAsController, Quotas::kOfModels, seen);
   }
 }
 

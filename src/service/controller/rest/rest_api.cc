@@ -8,10 +8,10 @@
 #include "io/clock.h"
 #include "proto/json.h"
 #include "scheduler/explanation.h"
+#include "service/controller/rest/find_job.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
-#include "service/controller/rest/token_request.h"
 #include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 #include "service/controller/submission/submission.h"
@@ -21,9 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostWhatIfs = 5;  // one that is being answered, and those that wait for it
-constexpr Duration kWhatIfTime = std::chrono::seconds(30);  // for the answer
-constexpr size_t kEventsAtOnce = 1000;                      // in an answer that isn't a stream
+constexpr size_t kEventsAtOnce = 1000;  // in an answer that isn't a stream
 
 // Whether `path` is `pattern` with something in place of each {name}; what, into `parameters`.
 bool Matches(std::string_view pattern, std::string_view path,
@@ -131,9 +129,9 @@ RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
-      tokens_(tokens),
-      admission_(admission),
+      token_routes_(tokens, admission),
       prepare_(std::move(prepare)),
+      change_routes_(loop, prepare_),
       event_streams_(std::move(event_streams)) {}
 
 const std::vector<RestApi::Route>& RestApi::Table() {
@@ -257,7 +255,7 @@ ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const
   if (!elements.ok()) return ErrorResponse(elements.status());
   std::string array;
   if (const auto wanted = request.query.find("array"); wanted != request.query.end()) {
-    const auto found = FindJob(wanted->second);
+    const auto found = FindJob(loop_, wanted->second);
     if (!found.ok()) return ErrorResponse(found.status());
     if (!found->job().has_array()) {
       return ErrorResponse(
@@ -274,32 +272,16 @@ ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const
   return JsonResponse({{"jobs", std::move(list)}});
 }
 
-Result<proto::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
-  return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
-    ASSIGN_OR_RETURN(const JobId id, core.Resolve(id_or_name));
-    return *core.JobStatus(id, io::Now());
-  });
-}
-
-Result<proto::JobStatus> RestApi::FindOneJob(const std::string& id_or_name) const {
-  ASSIGN_OR_RETURN(proto::JobStatus job, FindJob(id_or_name));
-  if (!job.job().has_array()) return job;
-  const std::string& id = job.job().id();
-  return FailedPrecondition(id + " is an array: name one of its " +
-                            std::to_string(job.job().array().count()) + " elements, such as " +
-                            runtime::ElementIdOf(id, 0));
-}
-
 ApiResponse RestApi::GetJob(const ApiRequest& request, const Parameters& parameters) const {
   const auto environment = WantsEnvironment(request);
   if (!environment.ok()) return ErrorResponse(environment.status());
-  const auto job = FindJob(parameters[0]);
+  const auto job = FindJob(loop_, parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   return JsonResponse(JobJson(*job, *environment));
 }
 
 ApiResponse RestApi::GetJobEvents(const ApiRequest& request, const Parameters& parameters) const {
-  const auto job = FindOneJob(parameters[0]);
+  const auto job = FindOneJob(loop_, parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   EventStream stream;
   stream.job = JobId(job->job().id());
@@ -340,7 +322,7 @@ ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const
 }
 
 ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parameters) const {
-  const auto job = FindOneJob(parameters[0]);
+  const auto job = FindOneJob(loop_, parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   const auto query = ParseLogQuery(request);
   if (!query.ok()) return ErrorResponse(query.status());
@@ -362,7 +344,7 @@ ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parame
 ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& parameters) const {
   auto reason = ParseReason(request.body);
   if (!reason.ok()) return ErrorResponse(reason.status());
-  const auto job = FindJob(parameters[0]);
+  const auto job = FindJob(loop_, parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   if (!runtime::IsTerminal(job->state())) {
     proto::Event event;
@@ -404,7 +386,7 @@ Result<proto::JobStatus> RestApi::FirstWaiting(const proto::Job& array) const {
 
 // The what-if rounds are tried on a copy, so that the core continues meanwhile.
 ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
-  auto job = FindJob(parameters[0]);
+  auto job = FindJob(loop_, parameters[0]);
   if (job.ok() && job->job().has_array()) job = FirstWaiting(job->job());
   if (!job.ok()) return ErrorResponse(job.status());
   const JobId id(job->job().id());
@@ -513,183 +495,12 @@ ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
   return JsonResponse({{"links", std::move(list)}});
 }
 
-// The job as it would be. A new size is planned for and its data prepared.
-Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
-  ASSIGN_OR_RETURN(const proto::JobStatus status, FindOneJob(request.subject));
-  proto::Job job = status.job();
-  if (request.nodes && *request.nodes != job.nodes()) {
-    if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
-      return FailedPrecondition("job " + job.id() +
-                                " has begun: the size of one that has not can be changed");
-    }
-    SubmissionRequest again;
-    again.before = std::move(job);
-    again.nodes = *request.nodes;
-    ASSIGN_OR_RETURN(const proto::JobsSubmitted prepared, prepare_(again));
-    job = prepared.jobs(0);
-  }
-  if (request.topology) {
-    job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
-  }
-  if (request.rules) SetTopology(*request.rules, *job.mutable_scheduling());
-  if (request.devices) {
-    job.mutable_scheduling()->clear_devices();
-    for (const std::string& name : *request.devices) job.mutable_scheduling()->add_devices(name);
-  }
-  if (request.mixed_devices) job.mutable_scheduling()->set_mixed_devices(*request.mixed_devices);
-  return job;
-}
-
-namespace {
-
-void SetDevices(const std::string& model, double amount, proto::Amounts& amounts) {
-  for (proto::DeviceAmount& each : *amounts.mutable_devices()) {
-    if (each.model() == model) return each.set_accelerators(amount);
-  }
-  proto::DeviceAmount& added = *amounts.add_devices();
-  added.set_model(model);
-  added.set_accelerators(amount);
-}
-
-}  // namespace
-
-Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
-  proto::Change change;
-  switch (request.kind) {
-    case ChangeRequest::Kind::kExpedite: {
-      ASSIGN_OR_RETURN(const proto::JobStatus job, FindOneJob(request.subject));
-      change.set_expedite(job.job().id());
-      break;
-    }
-    case ChangeRequest::Kind::kEvict: {
-      ASSIGN_OR_RETURN(const proto::JobStatus job, FindOneJob(request.subject));
-      change.set_evict(job.job().id());
-      break;
-    }
-    case ChangeRequest::Kind::kJob: {
-      ASSIGN_OR_RETURN(*change.mutable_job(), ChangedJob(request));
-      break;
-    }
-    case ChangeRequest::Kind::kLimit: {
-      proto::Amounts limit;
-      limit.set_accelerators(-1);
-      limit.set_cpu(-1);
-      limit.set_memory_gib(-1);
-      for (const proto::QueueStatus& queue :
-           loop_.Read([](const runtime::Controller& core) { return core.Queues(); })) {
-        if (queue.name() == request.subject) limit = queue.limit();
-      }
-      if (request.accelerators) limit.set_accelerators(*request.accelerators);
-      if (request.cpu) limit.set_cpu(*request.cpu);
-      if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
-      for (const auto& [model, amount] : request.device_limits) SetDevices(model, amount, limit);
-      change.mutable_limit()->set_queue(request.subject);
-      *change.mutable_limit()->mutable_limit() = limit;
-      break;
-    }
-    case ChangeRequest::Kind::kRelease: {
-      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
-      // The elements of an array have the dependencies of the array.
-      change.set_release(job.job().has_element() ? job.job().element().array() : job.job().id());
-      break;
-    }
-    case ChangeRequest::Kind::kNode:
-      change.set_use_node(request.subject);
-      break;
-    case ChangeRequest::Kind::kLink:
-      change.mutable_trust_link()->set_name(request.subject);
-      change.mutable_trust_link()->set_level(request.level);
-      break;
-  }
-  return change;
-}
-
 ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) const {
-  const auto asked = ParseChanges(request.body);
-  if (!asked.ok()) return ErrorResponse(asked.status());
-  proto::Event event;
-  event.mutable_changes_asked()->set_reason(asked->reason);
-  for (const ChangeRequest& each : asked->changes) {
-    const Role needed = service::RoleFor(each.kind);
-    if (!Permits(request.caller.role, needed)) {
-      return WrongRole(request.caller, needed, "the change of " + Printable(each.subject, 80));
-    }
-    auto change = ChangeFrom(each);
-    if (!change.ok()) return ErrorResponse(change.status());
-    *event.mutable_changes_asked()->add_changes() = *std::move(change);
-  }
-  const Status accepted = loop_.Apply(std::move(event));
-  if (!accepted.ok()) return ErrorResponse(accepted);
-  ApiResponse response = JsonResponse({{"changes", asked->changes.size()}});
-  std::vector<std::string> subjects;
-  for (const ChangeRequest& each : asked->changes) subjects.push_back(each.subject);
-  response.object = Join(subjects, " ");
-  return response;
+  return change_routes_.Change(request);
 }
 
-Result<std::vector<runtime::scheduling::WhatIfChange>> RestApi::ChangesOf(
-    const WhatIfRequest& asked) const {
-  using Kind = runtime::scheduling::WhatIfChange::Kind;
-  std::vector<runtime::scheduling::WhatIfChange> changes;
-  for (const WhatIfRequest::Change& each : asked.changes) {
-    changes.push_back(each.change);
-    runtime::scheduling::WhatIfChange& change = changes.back();
-    if (change.kind == Kind::kStop) {
-      // What is no job's name is refused with the nearest id.
-      const auto job = FindOneJob(change.subject);
-      if (job.ok()) change.subject = job->job().id();
-      if (job.status().code() == Code::kFailedPrecondition) return job.status();
-    }
-    if (!each.submission) continue;
-    ASSIGN_OR_RETURN(const proto::JobsSubmitted prepared, prepare_(*each.submission));
-    const bool one = prepared.jobs_size() == 1 && !prepared.jobs(0).has_array();
-    if (!one || prepared.jobs(0).has_after()) {
-      return InvalidArgument("submit: the file must state one job, without 'array' and 'after'");
-    }
-    change.job = prepared.jobs(0);
-    const std::string name = change.job.id();
-    const auto taken = [&] {
-      return std::any_of(changes.begin(), changes.end() - 1,
-                         [&](const auto& other) { return other.job.id() == change.job.id(); }) ||
-             loop_.Read([&](const runtime::Controller& core) {
-               return core.JobStatus(JobId(change.job.id()), io::Now()).has_value();
-             });
-    };
-    for (int i = 1; taken(); ++i) change.job.set_id(name + "-new-" + std::to_string(i));
-    change.subject = change.job.id();
-  }
-  return changes;
-}
-
-// Only the copy is made under the core's lock.
 ApiResponse RestApi::PostWhatIf(const ApiRequest& request, const Parameters&) const {
-  const auto asked = ParseWhatIf(request.body);
-  if (!asked.ok()) return ErrorResponse(asked.status());
-  struct Place {  // among those that wait
-    explicit Place(std::atomic<int>& all) : count(all), number(++all) {}
-    ~Place() { --count; }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
-    std::atomic<int>& count;
-    const int number;
-  };
-  const Place place(what_ifs_);
-  if (place.number > kMostWhatIfs) {
-    return ErrorResponse(ResourceExhausted(std::to_string(kMostWhatIfs) +
-                                           " what-if questions are being answered; try again"));
-  }
-  const std::lock_guard turn(what_if_);
-  const auto changes = ChangesOf(*asked);
-  if (!changes.ok()) return ErrorResponse(changes.status());
-  const auto scheduler =
-      loop_.Read([](const runtime::Controller& core) { return core.CopyScheduler(); });
-  const Instant begin = io::Now();
-  runtime::scheduling::WhatIfOptions options;
-  options.horizon = asked->horizon;
-  options.expired = [begin] { return io::Now() - begin > kWhatIfTime; };
-  const auto answer = runtime::scheduling::AnswerWhatIf(*scheduler, *changes, begin, options);
-  if (!answer.ok()) return ErrorResponse(answer.status());
-  return JsonResponse(ToJson(*answer));
+  return change_routes_.WhatIf(request);
 }
 
 ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {
@@ -720,46 +531,19 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
 }
 
 ApiResponse RestApi::GetTokens(const ApiRequest&, const Parameters&) const {
-  const Instant now = io::Now();
-  Json list = Json::array();
-  for (const NamedToken& token : tokens_.List()) list.push_back(ToJson(token, now));
-  return JsonResponse({{"tokens", std::move(list)}});
+  return token_routes_.List();
 }
 
 ApiResponse RestApi::PostToken(const ApiRequest& request, const Parameters&) const {
-  const Instant now = io::Now();
-  const auto wanted = ParseTokenRequest(request.body, now);
-  if (!wanted.ok()) return ErrorResponse(wanted.status());
-  const auto secret = tokens_.Create(wanted->name, wanted->role, wanted->expires, now);
-  if (!secret.ok()) return ErrorResponse(secret.status());
-  Json answer = ToJson({wanted->name, wanted->role, "", now, wanted->expires}, now);
-  answer["token"] = *secret;
-  ApiResponse response = JsonResponse(answer, 201);
-  response.object = wanted->name + " " + std::string(NameOf(wanted->role));
-  return response;
+  return token_routes_.Create(request.body);
 }
 
 ApiResponse RestApi::PostRevokeToken(const ApiRequest&, const Parameters& parameters) const {
-  const Status revoked = tokens_.Revoke(parameters[0]);
-  return revoked.ok() ? JsonResponse({{"revoked", parameters[0]}}) : ErrorResponse(revoked);
+  return token_routes_.Revoke(parameters[0]);
 }
 
 ApiResponse RestApi::PostJoinToken(const ApiRequest& request, const Parameters&) const {
-  const Instant now = io::Now();
-  const auto wanted = ParseJoinTokenRequest(request.body, now);
-  if (!wanted.ok()) return ErrorResponse(wanted.status());
-  if (admission_ == nullptr) {
-    return ErrorResponse(FailedPrecondition(
-        "this controller has no TLS, so its agents use its token file: longhaul controller init "
-        "DIR makes certificates"));
-  }
-  const auto token = admission_->CreateJoinToken(wanted->node, wanted->expires, now);
-  if (!token.ok()) return ErrorResponse(token.status());
-  Json answer = {
-      {"node", wanted->node}, {"expires_at_ns", ToNanoseconds(wanted->expires)}, {"token", *token}};
-  ApiResponse response = JsonResponse(answer, 201);
-  response.object = wanted->node.empty() ? "any node" : wanted->node;
-  return response;
+  return token_routes_.CreateJoinToken(request.body);
 }
 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {

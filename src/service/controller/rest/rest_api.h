@@ -3,11 +3,9 @@
 // docs/openapi.yaml describes the API; a test compares both. Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,19 +13,13 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "service/controller/agents/agent_admission.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/api_response.h"
-#include "service/controller/rest/change_request.h"
-#include "service/controller/rest/what_if_request.h"
-#include "service/controller/submission/submission_request.h"
-#include "service/security/token_store.h"
+#include "service/controller/rest/changes/change_routes.h"
+#include "service/controller/rest/tokens/token_routes.h"
 
 namespace longhaul::service {
-
-// Makes the jobs of a request: parses, plans, prepares data. May take seconds.
-using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRequest&)>;
 
 class RestApi {
  public:
@@ -94,28 +86,17 @@ class RestApi {
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
-  // Returns the job or array with this id, or the only one with this name.
-  Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
-  // The same; refuses an array.
-  Result<proto::JobStatus> FindOneJob(const std::string& id_or_name) const;
   Result<proto::JobStatus> FirstWaiting(const proto::Job& array) const;
-  // Returns the changes with the ids of their jobs, and with the job that each submits.
-  Result<std::vector<runtime::scheduling::WhatIfChange>> ChangesOf(
-      const WhatIfRequest& asked) const;
-  Result<proto::Change> ChangeFrom(const ChangeRequest& request) const;
-  Result<proto::Job> ChangedJob(const ChangeRequest& request) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
   enum class Use { kNormal, kCordon, kDrain };
   ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;
 
   CoreLoop& loop_;
   NotificationFeed& feed_;
-  TokenStore& tokens_;
-  AgentAdmission* const admission_;
+  TokenRoutes token_routes_;
   PrepareJob prepare_;
+  ChangeRoutes change_routes_;
   std::function<uint64_t()> event_streams_;
-  mutable std::mutex what_if_;             // held by the question that is being answered
-  mutable std::atomic<int> what_ifs_ = 0;  // this one, and those that wait
 };
 
 // Returns docs/openapi.yaml, which is built into the program.

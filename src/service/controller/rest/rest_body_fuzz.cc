@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "service/client/sse.h"
-#include "service/controller/rest/change_request.h"
+#include "service/controller/rest/changes/change_request.h"
+#include "service/controller/rest/changes/what_if_request.h"
 #include "service/controller/rest/reservation_request.h"
-#include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,4 +1,4 @@
-#include "service/controller/rest/change_request.h"
+#include "service/controller/rest/changes/change_request.h"
 
 #include <algorithm>
 #include <array>

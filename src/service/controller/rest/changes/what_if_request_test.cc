@@ -1,4 +1,4 @@
-#include "service/controller/rest/what_if_request.h"
+#include "service/controller/rest/changes/what_if_request.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "service/controller/rest/token_request.h"
+#include "service/controller/rest/tokens/token_request.h"
 
 #include <array>
 
