@@ -102,7 +102,9 @@ void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
                             "  longhaul token create alice --role operate --out alice.token\n"
                             "  longhaul token create grafana --role view --expires 90d --json");
   create->add_option("NAME", options->name, "Name, which the audit log shows")->required();
-  create->add_option("--role", options->role, "view, operate or administer")->required();
+  create->add_option("--role", options->role, "What its holder may do")
+      ->required()
+      ->check(CLI::IsMember({"view", "operate", "administer"}));
   create->add_option("--expires", options->expires,
                      "End after this long, such as 30d (default: never)");
   create->add_option("--out", options->output,
