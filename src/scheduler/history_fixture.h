@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -163,11 +164,34 @@ class History {
 
   Status Round(int64_t steps) {
     log_ += "round at " + std::to_string(ToNanoseconds(now_)) + "\n";
-    for (const Decision& decision : scheduler_->Decide(now_, steps)) {
+    const std::vector<Decision> decisions = scheduler_->Decide(now_, steps);
+    const Status crosses = CheckLinks(decisions);
+    for (const Decision& decision : decisions) {
       log_ += ToString(decision) + "\n";
       Follow(decision);
     }
+    RETURN_IF_ERROR(crosses);
     return scheduler_->CheckInvariants();
+  }
+
+  // No gang that starts crosses links that are not trusted.
+  Status CheckLinks(const std::vector<Decision>& decisions) const {
+    const auto levels = scheduler_->topology().levels();
+    for (const LinkView& link : scheduler_->Links()) {
+      if (link.trusted) continue;
+      const auto& domain_of_node = levels[static_cast<size_t>(link.tier)].domain_of_node;
+      for (const Decision& decision : decisions) {
+        if (decision.kind != DecisionKind::kStart) continue;
+        const auto inside = std::count_if(
+            decision.tasks.begin(), decision.tasks.end(), [&](const TaskPlacement& task) {
+              return domain_of_node[task.node] == static_cast<uint32_t>(link.domain);
+            });
+        if (inside != 0 && inside != static_cast<std::ptrdiff_t>(decision.tasks.size())) {
+          return InternalError(decision.job.value() + " crosses the links of " + link.name);
+        }
+      }
+    }
+    return {};
   }
 
   void DrawQuotas(const spec::Topology& topology) {

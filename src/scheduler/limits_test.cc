@@ -118,6 +118,21 @@ TEST(Limits, AOneGpuJobOfAQueueAboveItsLimitStopsTheCheapestJobsTogether) {
   }
 }
 
+TEST(Limits, ALoweredLimitHoldsForWhatReplacesLostTasks) {
+  spec::QueueSpec queue;
+  queue.name = "a";
+  World world(1, 1, 4, {queue});
+  world.Submit("pair", 2, 8, "a");
+  world.Pass(minutes(1));
+  spec::SharedAmounts lower = spec::kUnlimitedAmounts;
+  lower[0] = 12 * kWholeGpu;
+  world.scheduler.Apply(QueueLimitSet{"a", lower}, world.now);
+  EXPECT_TRUE(world.scheduler.Decide(world.now).empty()) << "what runs is not stopped";
+  world.Tell(NodeChanged{world.NodeName(world.NodesOf("pair")[0]), spec::NodeCondition::kDown});
+  EXPECT_EQ(world.Count(DecisionKind::kRepair), 0u) << "with a third node the queue would hold 16";
+  EXPECT_FALSE(world.Runs("pair"));
+}
+
 // The parent's whole guarantee is used by a sibling whose nodes are of no use, and what the cluster
 // has beside them is borrowed.
 TEST(Limits, AQueueClaimsWhatOthersBorrowedOnceItsParentHasItsGuaranteeBack) {

@@ -350,6 +350,17 @@ TEST(Uses, NoGangCrossesLinksThatAreDown) {
   EXPECT_TRUE(world.Runs("wider"));
 }
 
+TEST(Uses, AGangInsideLinksThatAreDownCrossesNoOthersThere) {
+  World world(2, 2, 2);
+  world.Occupy({4, 5, 6, 7});
+  world.Tell(LinkChanged{kBlockTier, 0, false});
+  world.Tell(LinkChanged{kLeafTier, 0, false});
+  world.Submit("both leaves", 3, 8);
+  EXPECT_FALSE(world.Runs("both leaves")) << "inside the block, but across a leaf's links";
+  world.Tell(LinkChanged{kLeafTier, 0, true});
+  EXPECT_TRUE(world.Runs("both leaves"));
+}
+
 TEST(Uses, LinksThatFailOftenAreAvoidedUntilTheyHaveHealed) {
   World world(1, 2, 2);
   world.Tell(LinkFaulted{kLeafTier, 1});

@@ -141,17 +141,32 @@ bool Placer::PlaceAnywhere(SchedulerState& state, const JobEntry& job,
   const DomainTree& tree = *state.tree;
   const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
   const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
-  std::vector<Bounds> ways;
-  Bounds outside = bounds;
+  struct Untrusted {
+    Tier tier = kLeafTier;
+    int32_t domain = 0;
+    std::pair<int32_t, int32_t> hosts;  // [first, last)
+  };
+  std::vector<Untrusted> untrusted;
   for (const auto& [domain, health] : state.links) {
     const int32_t from = tree.FirstHost(domain.first, domain.second);
     const int32_t to = tree.LastHost(domain.first, domain.second);
     // Not all of the bounds are inside it, so some of it could be crossed.
     if (health.trusted || from < first || to > last || (from == first && to == last)) continue;
+    untrusted.push_back({domain.first, domain.second, {from, to}});
+  }
+  std::vector<Bounds> ways;
+  Bounds outside = bounds;
+  for (const Untrusted& each : untrusted) {
+    outside.closed_hosts.push_back(each.hosts);
     Bounds& inside = ways.emplace_back(bounds);
-    inside.within_tier = domain.first;
-    inside.within_domain = domain.second;
-    outside.closed_hosts.emplace_back(from, to);
+    inside.within_tier = each.tier;
+    inside.within_domain = each.domain;
+    // A domain inside of this one is a way of its own.
+    for (const Untrusted& other : untrusted) {
+      const bool is_inside = other.tier < each.tier && other.hosts.first >= each.hosts.first &&
+                             other.hosts.second <= each.hosts.second;
+      if (is_inside) inside.closed_hosts.push_back(other.hosts);
+    }
   }
   ways.insert(IsSpread(*job.request) ? ways.begin() : ways.end(), std::move(outside));
   return std::any_of(ways.begin(), ways.end(), [&](const Bounds& way) {

@@ -129,10 +129,10 @@ void Repairs::Repair(JobEntry& job) {
   state.Requeue(job, !job.tasks.empty());
 }
 
-// Other jobs may have used the quota of tasks that were lost in an earlier round.
+// The quota may be gone: other jobs have used that of tasks that were lost in an earlier round,
+// what was lost was on another device model than the tasks that remain, or the limit was lowered.
 bool Repairs::QuotaIsLeft(const JobEntry& job) const {
   const SchedulerState& state = context_.state;
-  if (job.lost_since == state.now) return true;
   spec::SharedAmounts lost;
   for (const auto& [group, rank] : job.lost) {
     lost += state.AmountsOf(state.resources.shape(state.ShapeBesideTasks(job, group)), 1);
