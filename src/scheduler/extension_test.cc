@@ -83,6 +83,42 @@ TEST(Extend, KeepsAReservationInItsDomain) {
   EXPECT_FALSE(world.Runs("two")) << "the last free node is kept for the gang";
 }
 
+TEST(Extend, KeepsAJobOffTheNodeThatRefusedIt) {
+  World world(1, 1, 3);
+  world.obedient = false;
+  world.Submit("pair", 2, 8);
+  const uint64_t start = world.decisions.back().transaction;
+  const std::vector<NodeIndex> first = world.NodesOf("pair");
+  world.Tell(TaskRefused{JobId("pair"), start, 0});
+  const std::vector<NodeIndex> second = world.NodesOf("pair");
+  ASSERT_NE(first, second);
+  const spec::Topology with =
+      Changed(world.scheduler, [](spec::ClusterDeclaration& cluster) { AddBefore(cluster, 0); });
+  const std::string refused_by = world.NodeName(first[0]);
+  const std::string lost = world.NodeName(second[0]);
+  ASSERT_TRUE(world.scheduler.Extend(with));
+  world.scheduler.Apply(NodeChanged{"new", spec::NodeCondition::kCordoned}, world.now);
+  world.Tell(NodeChanged{lost, spec::NodeCondition::kDown});
+  for (const NodeIndex node : world.NodesOf("pair")) EXPECT_NE(world.NodeName(node), refused_by);
+}
+
+TEST(Extend, LetsAQueueKeepWhatItHoldsAboveALoweredLimit) {
+  spec::QueueSpec queue;
+  queue.name = "a";
+  World world(1, 1, 3, {queue});
+  world.Submit("first", 1, 8, "a");
+  world.Submit("second", 1, 8, "a");
+  spec::SharedAmounts lower = spec::kUnlimitedAmounts;
+  lower[0] = 8 * kWholeGpu;
+  world.scheduler.Apply(QueueLimitSet{"a", lower}, world.now);
+  const spec::Topology with =
+      Changed(world.scheduler, [](spec::ClusterDeclaration& cluster) { AddBefore(cluster, 0); });
+  ASSERT_TRUE(world.scheduler.Extend(with));
+  world.Submit("third", 1, 8, "a");
+  EXPECT_TRUE(world.Runs("first") && world.Runs("second"));
+  EXPECT_FALSE(world.Runs("third"));
+}
+
 TEST(Extend, GivesAnIdleNodeItsKindAndKeepsItsCondition) {
   World world(1, 1, 2);
   world.Tell(NodeChanged{"node-2", spec::NodeCondition::kDown});
