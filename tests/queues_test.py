@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import local_run
@@ -53,7 +54,8 @@ class Cluster:
         for number in range(1, agents + 1):
             self.agents[f"node-{number}"] = self.start(
                 "agent", "--controller", self.agents_address, "--token-file", "state/token",
-                "--node", f"node-{number}", "--slots", str(slots), "--state-dir", f"agent-{number}")
+                "--node", f"node-{number}", "--slots", str(slots), "--state-dir", f"agent-{number}",
+                "--allow-root")
         local_run.await_that(lambda: len(self.nodes()) == agents, "all nodes")
 
     def close(self):
@@ -293,6 +295,17 @@ class ClusterTest(unittest.TestCase):
         cluster.await_state("behind", "running")
         cluster.finish("behind")
         cluster.call("nodes", "uncordon", "node-2")
+
+    @unittest.skipUnless(os.geteuid() == 0, "not root: an agent of another user is never root")
+    def test_an_agent_is_not_started_as_root_unless_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.argv_programs[0], "agent", "--controller", "127.0.0.1:1",
+                 "--token-file", "none", "--node", "node-1", "--state-dir", f"{folder}/agent"],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("add --allow-root", done.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_bad_input_is_refused_with_exit_code_2(self):
         cluster = self.cluster

@@ -46,6 +46,8 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   command->add_option(
       "--trainer", options->trainer,
       "Program of the built-in trainer (default: $LONGHAUL_TRAINER, or beside this program)");
+  command->add_flag("--allow-root", options->allow_root,
+                    "Run jobs as root when the agent is started as root");
   command->add_option("--parent", options->parent,
                       "End when this process ends, which started the agent");
   command->footer(

@@ -69,6 +69,9 @@ void AddOptions(CLI::App& app, Words& words) {
   app.add_option("--controller", options.controller,
                  "Use the controller at this URL instead of starting one");
   app.add_option("--token-file", options.token_file, "Read the controller's token from this file");
+  app.add_option("--ca-file", options.ca_file,
+                 "Verify an https:// controller with this authority (default: "
+                 "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
   app.footer(
       "Examples:\n"
       "  longhaul run examples/headers-gpt.yaml\n"

@@ -448,7 +448,7 @@ int Session::Run(ClusterSize size) {
     started = StartCluster(size);
   } else if (started.ok()) {
     const Result<service::Endpoint> endpoint =
-        service::FindEndpoint({options_.controller, options_.token_file, ""});
+        service::FindEndpoint({options_.controller, options_.token_file, options_.ca_file});
     if (endpoint.ok()) OnClusterReady(*endpoint, 0);
     started = endpoint.status();
   }

@@ -31,6 +31,7 @@ struct RunOptions {
   Duration replacement_delay = std::chrono::milliseconds(200);
   std::string controller;  // URL of an existing one; empty: an embedded cluster
   std::string token_file;
+  std::string ca_file;       // of a controller with TLS; may be empty
   std::string command_line;  // for the report
 };
 

@@ -25,6 +25,8 @@ constexpr Duration kGrace = std::chrono::seconds(3);  // between SIGTERM and SIG
 constexpr Duration kOrphanLimit = std::chrono::minutes(5);
 constexpr unsigned kEndSeconds = 600;  // for the whole of an orderly end
 
+constexpr int kUsageError = 2;
+
 int Complain(const Status& status) {
   io::LogError("agent", ToString(status));
   return 1;
@@ -47,6 +49,13 @@ Result<io::Fd> WatchSignals() {
 }  // namespace
 
 int AgentMain(const AgentOptions& options) {
+  // Workers run as the agent's user, so whoever may submit a job would be root on this node.
+  if (geteuid() == 0 && options.parent == 0 && !options.allow_root) {
+    io::LogError("agent",
+                 "it was started as root, and its jobs would run as root: start it as "
+                 "another user, or add --allow-root");
+    return kUsageError;
+  }
   io::MakeFilesPrivate();
   (void)prctl(PR_SET_NAME, "longhaul-agent");
   signal(SIGPIPE, SIG_IGN);

@@ -48,6 +48,9 @@ struct AgentOptions {
   std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
   uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
   pid_t parent = 0;                                // the agent ends when this process ends; 0: none
+  // Run jobs as root where the agent is started as root. Not needed with `parent`: the user who
+  // started that process is the one who submits the job.
+  bool allow_root = false;
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
