@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 
 #include "io/event_loop.h"
 #include "io/fd.h"
@@ -25,8 +26,9 @@ constexpr Duration kGrace = std::chrono::seconds(3);  // between SIGTERM and SIG
 constexpr Duration kOrphanLimit = std::chrono::minutes(5);
 constexpr unsigned kEndSeconds = 600;  // for the whole of an orderly end
 
+// The agent did not start: prints the reason as the commands do.
 int Complain(const Status& status) {
-  io::LogError("agent", ToString(status));
+  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
   return 1;
 }
 
