@@ -6,6 +6,7 @@ The workers start processes that leave their process group and their session, an
 SIGTERM. Other programs of the machine may run beside this test: processes are found by a marker in
 their environment, and temporary files and shared memory by folders of their own.
 """
+import json
 import os
 import pathlib
 import signal
@@ -114,6 +115,35 @@ class LeftoversTest(unittest.TestCase):
     def test_after_a_killed_agent(self):
         self.end(self.start(30, 0, "--inject", "kill agent 2 at step 10"), 0)
         self.assert_nothing_left()
+
+    def test_after_a_job_of_an_agent_that_runs_on(self):
+        """No front end ends the processes here: the agent has to, before it ends itself."""
+        key, value = self.lab.marker.split("=")
+        environment = {**os.environ, key: value, "PYTHONPATH": str(ROOT / "python"),
+                       "LONGHAUL_LIBRARY": sys.library,
+                       "LONGHAUL_ENDPOINT": str(self.work / "controller/endpoint.json")}
+
+        def start(*words):
+            return subprocess.Popen([sys.program, *words], cwd=self.work, env=environment,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
+
+        controller = start("controller", "--state-dir", "controller")
+        local_run.await_that((self.work / "controller/endpoint.json").exists, "no controller")
+        address = json.loads(self.text("controller/endpoint.json"))["agents"]
+        agent = start("agent", "--controller", address, "--token-file", "controller/token", "--node",
+                      "node-1", "--slots", "2", "--state-dir", "agent")
+        local_run.await_that(lambda: len(self.lab.processes()) == 3, "no agent and keeper")
+        (self.work / "job.yaml").write_text(json.dumps({
+            "name": "job", "command": [sys.executable, "worker.py", "5", "0"],
+            "resources": {"nodes": 1, "processes_per_node": 2}}))
+        self.assertEqual(start("submit", "job.yaml", "--watch").wait(timeout=60), 0)
+        local_run.await_that(lambda: len(self.lab.processes()) == 3, self.commands)
+        agent.terminate()
+        self.assertEqual(agent.wait(timeout=60), 0)
+        controller.terminate()
+        self.assertEqual(controller.wait(timeout=60), 0)
+        self.assertEqual(self.commands(), [])
 
     def test_after_ctrl_c(self):
         run = self.start(1_000_000)
