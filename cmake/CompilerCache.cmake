@@ -12,4 +12,11 @@ if(CCACHE AND NOT DEFINED ENV{CMAKE_CXX_COMPILER_LAUNCHER})
     CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${LONGHAUL_COMPILER_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${LONGHAUL_COMPILER_LAUNCHER})
+else()
+  # Without the cache a path in a message of CHECK (__FILE__) would begin with the folder of the
+  # clone. With these two options it is relative to the build folder, as the cache makes it, so that
+  # the programs have the same bytes in every folder, with and without the cache.
+  file(RELATIVE_PATH LONGHAUL_SOURCE_FROM_BUILD ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+  add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=${LONGHAUL_SOURCE_FROM_BUILD}
+                      -fmacro-prefix-map=${CMAKE_BINARY_DIR}/=)
 endif()

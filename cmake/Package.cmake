@@ -7,6 +7,8 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME longhaul)
 set(CPACK_PACKAGE_VENDOR "Longhaul")
+# Debian requires an address (policy 5.6.2). The project has none, and no mail reaches the domain
+# `invalid` (RFC 2606). This is the only place that states one.
 set(CPACK_PACKAGE_CONTACT "Longhaul maintainers <maintainers@longhaul.invalid>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

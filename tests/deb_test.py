@@ -81,6 +81,13 @@ class DebTest(unittest.TestCase):
         for name in ("longhaul", "longhaul-trainer"):
             self.assertFalse(".symtab" in run("readelf", "-SW", self.root / "usr/bin" / name))
 
+    def test_no_file_contains_the_folder_that_it_was_built_in(self):
+        for path in self.root.rglob("*"):
+            if path.is_file():
+                content = path.read_bytes()
+                for folder in (ROOT, pathlib.Path(sys.build)):
+                    self.assertFalse(f"{folder}/".encode() in content, f"{path} has {folder}")
+
     def test_the_unpacked_program_runs(self):
         text = run(self.root / "usr/bin/longhaul", "--version", env={"PATH": "/usr/bin:/bin"})
         self.assertEqual(text, f"longhaul {self.version}\n")

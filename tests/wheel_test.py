@@ -177,6 +177,12 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(names[:-1], sorted(names[:-1]))
         self.assertEqual(len(record.splitlines()), len(names))
 
+    def test_no_file_contains_the_folder_that_it_was_built_in(self):
+        with zipfile.ZipFile(self.wheel) as file:
+            for name in file.namelist():
+                for folder in (ROOT, sys.build):
+                    self.assertFalse(f"{folder}/".encode() in file.read(name), name)
+
     def test_a_second_build_yields_the_same_bytes(self):
         again = package("wheel", "--build", sys.build, "--output", self.folder, umask=0o077)
         self.assertEqual(again.returncode, 0, again.stderr)

@@ -30,6 +30,11 @@ Result<std::string> Absolute(const std::string& path) {
   return text;
 }
 
+// The failure, with the remedy.
+Status ElsewhereInstead(const Status& failure) {
+  return Status(failure.code(), failure.message() + "; name another place with --run-dir");
+}
+
 // Whether there is something in it that a new run would mix with.
 Result<bool> HasContent(const std::string& path) {
   Result<std::vector<std::string>> names = io::PosixFileSystem().List(path);
@@ -38,16 +43,14 @@ Result<bool> HasContent(const std::string& path) {
     return !names->empty();
   }
   if (names.status().code() == Code::kNotFound) return false;
-  return names.status();
+  return ElsewhereInstead(names.status());
 }
 
 Status MakeWritable(const std::string& path) {
   const Status made = io::PosixFileSystem().MakeDirectories(path);
-  if (!made.ok()) return made.WithContext("making the run's directory");
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    return FromErrno(errno, "cannot write to the run's directory " + path);
-  }
-  return Status();
+  if (!made.ok()) return ElsewhereInstead(made);
+  if (access(path.c_str(), W_OK | X_OK) == 0) return Status();
+  return ElsewhereInstead(FromErrno(errno, "cannot write to the run's directory " + path));
 }
 
 }  // namespace
@@ -89,8 +92,12 @@ Result<std::string> MakeClusterDirectory(const std::string& run_directory) {
 
 Result<Bytes> FreeSpace(const std::string& path) {
   struct statvfs facts {};
-  if (statvfs(path.c_str(), &facts) != 0)
-    return FromErrno(errno, "cannot read the free space of " + path);
+  std::filesystem::path existing = path;
+  while (statvfs(existing.c_str(), &facts) != 0) {
+    if (errno != ENOENT || existing == existing.parent_path())
+      return FromErrno(errno, "cannot read the free space of " + path);
+    existing = existing.parent_path();
+  }
   return Bytes(static_cast<int64_t>(facts.f_bavail * facts.f_frsize));
 }
 

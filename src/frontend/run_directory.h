@@ -40,7 +40,8 @@ Result<RunDirectory> MakeRunDirectory(
 // only its user can read. Returns its path.
 Result<std::string> MakeClusterDirectory(const std::string& run_directory);
 
-// The bytes that an unprivileged user can still write on the file system of `path`.
+// The bytes that an unprivileged user can still write on the file system of `path`, or of the
+// folder in which it would be made. Requires an absolute path.
 Result<Bytes> FreeSpace(const std::string& path);
 
 }  // namespace longhaul::frontend

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -508,7 +509,10 @@ int Session::Finish() {
 }
 
 // Warns of a disk that is nearly full, refuses one that is.
-Status CheckDisk(const std::string& path) {
+Status CheckDisk(const RunOptions& options, const std::string& job) {
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(
+      options.run_directory.empty() ? "runs/" + job : options.run_directory, error);
   const Result<Bytes> space = FreeSpace(path);
   if (!space.ok()) return Status();
   if (*space < kDiskNeeded) {
@@ -542,6 +546,10 @@ int Run(const RunOptions& options) {
   if (options.controller.empty() && job->built_in() && service::FindTrainer().empty()) {
     return refuse(service::NoTrainer(), kExitFailure);  // before the run folder is made
   }
+  // Before the run folder is made, so that a full disk leaves no empty one.
+  if (const Status disk = CheckDisk(options, job->name); !disk.ok()) {
+    return refuse(disk, kExitFailure);
+  }
   Result<RunDirectory> directory = MakeRunDirectory(
       options.run_directory, job->name, options.resume, kPreviousRunLimit,
       [](const std::string& owner) {
@@ -550,7 +558,6 @@ int Run(const RunOptions& options) {
   if (!directory.ok()) return refuse(directory.status(), kExitFailure);
   const std::string warning = io::WarningOfOpenDirectory(directory->path);
   if (!warning.empty()) std::fprintf(stderr, "longhaul: %s\n", warning.c_str());
-  if (const Status disk = CheckDisk(directory->path); !disk.ok()) return refuse(disk, kExitFailure);
   Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return refuse(loop.status(), kExitFailure);
   Session session(options, *job, *std::move(directory), *std::move(loop));

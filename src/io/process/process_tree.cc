@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
 #include "io/process/process.h"
 
 namespace longhaul::io {
@@ -16,6 +20,28 @@ bool BelongsTo(pid_t process, pid_t root) {
     if (!facts.ok()) return false;
     ancestor = facts->parent;
     if (ancestor == root) return true;
+  }
+  return false;
+}
+
+std::vector<pid_t> OwnChildren() {
+  std::vector<pid_t> children;
+  std::error_code error;
+  // The kernel lists children by thread.
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+bool StartedWith(pid_t process, const std::string& entry) {
+  constexpr size_t kMost = 256 << 10;
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  size_t bytes = 0;
+  for (std::string variable; bytes < kMost && std::getline(file, variable, '\0');) {
+    if (variable == entry) return true;
+    bytes += variable.size() + 1;
   }
   return false;
 }

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 
 #include "io/event_loop.h"
 #include "io/fd.h"
@@ -27,8 +28,9 @@ constexpr unsigned kEndSeconds = 600;  // for the whole of an orderly end
 
 constexpr int kUsageError = 2;
 
+// The agent did not start: prints the reason as the commands do.
 int Complain(const Status& status) {
-  io::LogError("agent", ToString(status));
+  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
   return 1;
 }
 

@@ -108,7 +108,10 @@ Result<Credentials> OpenCredentials(const AgentOptions& options) {
 Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
                                                            const AgentOptions& options) {
   if (options.slots == 0) return InvalidArgument("an agent needs at least one slot");
-  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  if (const Status made = io::PosixFileSystem().MakeDirectories(options.state_directory);
+      !made.ok()) {
+    return Status(made.code(), made.message() + "; name another place with --state-dir");
+  }
   ASSIGN_OR_RETURN(io::OwnerLock lock,
                    io::OwnerLock::TakeWithin(options.state_directory, "longhaul agent",
                                              kStateDirectoryLimit, nullptr));

@@ -21,6 +21,20 @@ namespace {
 constexpr Duration kReapAgain = std::chrono::milliseconds(20);
 constexpr int kReapTries = 50;
 
+constexpr char kSocketVariable[] = "LONGHAUL_AGENT_SOCKET";
+
+// Kills the children with all these entries in their environment, and returns them.
+std::vector<pid_t> KillChildrenWith(const std::vector<std::string>& mark) {
+  std::vector<pid_t> killed;
+  for (const pid_t child : io::OwnChildren()) {
+    const auto has = [child](const std::string& entry) { return io::StartedWith(child, entry); };
+    if (!std::ranges::all_of(mark, has)) continue;
+    (void)kill(child, SIGKILL);  // its number is not another's before it is reaped
+    killed.push_back(child);
+  }
+  return killed;
+}
+
 // Whether no retry can help.
 bool IsPermanent(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kPermissionDenied ||
@@ -56,7 +70,7 @@ Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWor
   place.torch_version = start.job().workload().torch_version();
   std::map<std::string, std::string> environment =
       runtime::WorkerEnvironment(place, std::move(base));
-  environment["LONGHAUL_AGENT_SOCKET"] = worker_api;
+  environment[kSocketVariable] = worker_api;
   environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
   if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
   if (!python_packages.empty()) {
@@ -85,10 +99,17 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
 
 WorkerLauncher::~WorkerLauncher() {
   for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
+  for (const auto& [mark, timer] : escaped_) loop_.Cancel(timer);
   KillAll();
   for (const auto& [worker, process] : running_) {
     loop_.Unwatch(process.pidfd.get());
     (void)io::Reap(process.pidfd);
+    // A killed process leaves its children to this one: repeated, but bounded.
+    for (int i = 0; i < kReapTries && !process.mark.empty(); ++i) {
+      const std::vector<pid_t> killed = KillChildrenWith(process.mark);
+      if (killed.empty()) break;
+      for (const pid_t child : killed) (void)waitpid(child, nullptr, 0);
+    }
   }
   fork_servers_.clear();
 }
@@ -124,13 +145,17 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   options.stdout_fd = output.log.get();
   options.stderr_fd = output.log.get();
   options.signal_on_parent_death = SIGKILL;
+  Mark mark;
+  for (const char* name : {kSocketVariable, "RANK"}) {
+    mark.push_back(std::string(name) + "=" + options.environment[name]);
+  }
   Result<io::Process> process = io::Start(options);
   if (!process.ok()) {
     follower_.Finish(order.worker);
     return Fail(order.worker, process.status());
   }
   silence_.Watch(order.worker, process->pid, output.log_path);
-  Adopt(order.worker, process->pid, std::move(process->pidfd), std::move(output));
+  Adopt(order.worker, process->pid, std::move(process->pidfd), std::move(output), std::move(mark));
 }
 
 void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
@@ -141,13 +166,13 @@ void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::stri
   const int log = output.log.get();
   // Shared, because a function must be copyable; it has one owner all the same.
   auto kept = std::make_shared<WorkerOutput>(std::move(output));
-  (*parent)->Fork(environment, log,
-                  [this, worker = order.worker, kept](const Result<int64_t>& pid) {
-                    if (!pid.ok()) return Fail(worker, pid.status());
-                    Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(*pid));
-                    if (!pidfd.ok()) return Fail(worker, pidfd.status());
-                    Adopt(worker, static_cast<pid_t>(*pid), *std::move(pidfd), std::move(*kept));
-                  });
+  (*parent)->Fork(
+      environment, log, [this, worker = order.worker, kept](const Result<int64_t>& pid) {
+        if (!pid.ok()) return Fail(worker, pid.status());
+        Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(*pid));
+        if (!pidfd.ok()) return Fail(worker, pidfd.status());
+        Adopt(worker, static_cast<pid_t>(*pid), *std::move(pidfd), std::move(*kept), Mark());
+      });
 }
 
 Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
@@ -163,10 +188,11 @@ Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
 }
 
 void WorkerLauncher::Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd,
-                           WorkerOutput output) {
+                           WorkerOutput output, Mark mark) {
   output.log.Reset();  // the worker has its own
   const int watched = pidfd.get();
-  running_.insert_or_assign(worker, Running{pid, std::move(pidfd), std::move(output)});
+  running_.insert_or_assign(worker,
+                            Running{pid, std::move(pidfd), std::move(output), std::move(mark)});
   loop_.Watch(watched, false, [this, worker](bool, bool) { OnEnd(worker); });
   report_(runtime::WorkerForked{worker, pid, "", false});
 }
@@ -185,6 +211,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   (void)io::SignalGroup(process.pid, SIGKILL);
   const Result<io::ExitStatus> status = io::Reap(process.pidfd);
   ReapGroup(process.pid, kReapTries);
+  if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
   silence_.Forget(worker);
   follower_.Finish(worker);
 
@@ -213,6 +240,19 @@ void WorkerLauncher::ReapGroup(pid_t group, int tries) {
   }
   if (tries == 0) return;
   reaping_[group] = loop_.After(kReapAgain, [this, group, tries] { ReapGroup(group, tries - 1); });
+}
+
+// Each killed process leaves its own children to this one, so that a further round finds them.
+void WorkerLauncher::KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries) {
+  escaped_.erase(mark);
+  // One that has ended has no environment, and so is not found a second time.
+  std::erase_if(killed, [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
+  for (const pid_t child : KillChildrenWith(mark)) {
+    if (std::ranges::find(killed, child) == killed.end()) killed.push_back(child);
+  }
+  if (killed.empty() || tries == 0) return;
+  escaped_[mark] = loop_.After(
+      kReapAgain, [this, mark, killed, tries] { KillEscaped(mark, killed, tries - 1); });
 }
 
 void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {

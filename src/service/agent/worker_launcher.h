@@ -3,7 +3,9 @@
 //
 // A command is executed unchanged; the built-in trainer is forked from its job's fork server. Each
 // worker has its own session and dies with the thread that runs the loop. When a worker has ended,
-// the rest of its process group is killed before its end is reported.
+// the rest of its process group is killed before its end is reported. Processes that left the group
+// are killed too once they are orphans, if they have the worker's LONGHAUL_AGENT_SOCKET and RANK in
+// their environment; one that was started without them remains.
 #pragma once
 
 #include <sys/types.h>
@@ -59,10 +61,16 @@ class WorkerLauncher {
   void KillAll();
 
  private:
+  // Entries of the environment that the processes of one worker have and no others of this agent:
+  // its socket, which is the one of its attempt, and its rank. Empty for the built-in trainer,
+  // which starts no processes.
+  using Mark = std::vector<std::string>;
+
   struct Running {
     pid_t pid = 0;
     io::Fd pidfd;
     WorkerOutput output;
+    Mark mark;
   };
 
   void Execute(const runtime::SpawnWorker& order, std::map<std::string, std::string> environment,
@@ -70,10 +78,12 @@ class WorkerLauncher {
   void ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
                 const std::map<std::string, std::string>& environment, WorkerOutput output);
   Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory);
-  void Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd, WorkerOutput output);
+  void Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd, WorkerOutput output,
+             Mark mark);
   void Fail(const runtime::WorkerId& worker, const Status& reason);
   void OnEnd(const runtime::WorkerId& worker);
   void ReapGroup(pid_t group, int tries);
+  void KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries);
 
   io::EventLoop& loop_;
   const std::string trainer_;
@@ -86,6 +96,8 @@ class WorkerLauncher {
   std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
   // Groups whose orphans became children of the agent.
   std::map<pid_t, io::EventLoop::TimerId> reaping_;
+  // Marks of ended workers whose processes outside of their group are being killed.
+  std::map<Mark, io::EventLoop::TimerId> escaped_;
 };
 
 }  // namespace longhaul::service

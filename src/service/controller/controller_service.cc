@@ -89,7 +89,10 @@ Result<std::unique_ptr<ControllerService>> ControllerService::Start(
 Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(proto::SchedulingConfiguration configuration,
                    ReadConfiguration(options.config_file));
-  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  if (const Status made = io::PosixFileSystem().MakeDirectories(options.state_directory);
+      !made.ok()) {
+    return Status(made.code(), made.message() + "; name another place with --state-dir");
+  }
   WarnOfOpenDirectory(options.state_directory);
   std::error_code error;
   const std::string directory = std::filesystem::absolute(options.state_directory, error).string();

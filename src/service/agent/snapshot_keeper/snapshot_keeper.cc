@@ -167,7 +167,10 @@ int SnapshotKeeperMain(Duration hold) {
     std::fprintf(stderr, "longhaul snapshot keeper: started by an agent, not by hand\n");
     return 2;
   }
-  const Status ended = SnapshotKeeper(std::move(listener)).Run(hold);
+  SnapshotKeeper keeper(std::move(listener));
+  const Status ended = keeper.Run(hold);
+  // While the listener is open an agent can connect, and does not put another socket here.
+  (void)unlink(kSnapshotKeeperSocketName);
   if (ended.ok()) return 0;
   io::LogError("snapshot-keeper", ToString(ended));
   return 1;

@@ -23,7 +23,8 @@
 namespace longhaul::service {
 
 // The process's name in /proc/PID/comm.
-inline constexpr char kSnapshotKeeperProcessName[] = "longhaul-keeper";
+inline constexpr char kSnapshotKeeperSocketName[] = "snapshot-keeper.sock";
+constexpr char kSnapshotKeeperProcessName[] = "longhaul-keeper";
 
 class SnapshotKeeper {
  public:
@@ -52,8 +53,8 @@ class SnapshotKeeper {
   std::map<Key, io::Fd> arenas_;
 };
 
-// `longhaul snapshot-keeper`: serves the listening socket that it inherits as descriptor 3. Returns
-// the process's exit code.
+// `longhaul snapshot-keeper`: serves the listening socket that it inherits as descriptor 3, and
+// removes its name from the working directory at the end. Returns the process's exit code.
 int SnapshotKeeperMain(Duration hold);
 
 }  // namespace longhaul::service

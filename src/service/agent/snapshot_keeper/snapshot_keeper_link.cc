@@ -24,8 +24,8 @@
 namespace longhaul::service {
 namespace {
 
-constexpr char kSocketName[] = "snapshot-keeper.sock";
 constexpr int kPatienceMs = 5000;
+constexpr int kEndPatienceMs = 2000;  // an ending keeper frees its arenas and removes its socket
 constexpr int kListenerFd = 3;
 
 // Before a snapshot keeper that has ended is replaced; doubled while new ones don't live long.
@@ -40,14 +40,14 @@ class ShortPath {
       : fd_(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
   bool valid() const { return fd_.valid(); }
   std::string socket() const {
-    return "/proc/self/fd/" + std::to_string(fd_.get()) + "/" + kSocketName;
+    return "/proc/self/fd/" + std::to_string(fd_.get()) + "/" + kSnapshotKeeperSocketName;
   }
 
  private:
   io::Fd fd_;
 };
 
-Result<io::Fd> StartSnapshotKeeper(const std::string& path,
+Result<io::Fd> StartSnapshotKeeper(const std::string& path, const std::string& directory,
                                    const std::vector<std::string>& command) {
   ASSIGN_OR_RETURN(const io::Fd listener, io::ListenUnix(path));
   io::ProcessOptions process;
@@ -55,6 +55,7 @@ Result<io::Fd> StartSnapshotKeeper(const std::string& path,
   // What lists of processes show; the program may be named by a link in /proc.
   process.program = std::exchange(process.argv.front(), std::string("longhaul"));
   process.environment = io::CurrentEnvironment();
+  process.working_directory = directory;
   process.inherited = {{listener.get(), kListenerFd}};
   RETURN_IF_ERROR(io::Start(process).status());
   return io::ConnectUnix(path);
@@ -116,7 +117,7 @@ Result<SnapshotKeeperLink::SnapshotKeeper> SnapshotKeeperLink::Join(
   Status status;
   for (int i = 0; i < kTries; ++i) {
     Result<io::Fd> socket = io::ConnectUnix(path.socket());
-    if (!socket.ok()) socket = StartSnapshotKeeper(path.socket(), command);
+    if (!socket.ok()) socket = StartSnapshotKeeper(path.socket(), directory, command);
     if (!socket.ok()) return socket.status().WithContext("no snapshot keeper for snapshots");
     Result<Greeting> greeting = Greet(*socket, node);
     status = greeting.status();
@@ -258,6 +259,11 @@ void SnapshotKeeperLink::End() {
   const std::lock_guard lock(mutex_);
   ending_ = true;
   Send({SnapshotKeeperKind::kEnd, 0, false, 0, ""});
+  // So that neither its process nor its socket is left when this process has ended. In tests the
+  // keeper is a thread of this process.
+  if (!snapshot_keeper_.pidfd.valid() || snapshot_keeper_.process == getpid()) return;
+  pollfd ended{snapshot_keeper_.pidfd.get(), POLLIN, 0};
+  (void)poll(&ended, 1, kEndPatienceMs);
 }
 
 void SnapshotKeeperLink::Kill() {

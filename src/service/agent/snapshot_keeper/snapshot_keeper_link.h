@@ -50,7 +50,7 @@ class SnapshotKeeperLink {
   void DropJob(const std::string& job);
   void DropOne(const std::string& job, uint32_t rank, bool copy);
 
-  // Nothing need be kept any more: the snapshot keeper ends.
+  // Nothing need be kept any more: ends the snapshot keeper, and waits at most 2 s for its end.
   void End();
   // Injected fault: the memory of the node is lost.
   void Kill();
