@@ -34,6 +34,7 @@ FILES = {
     "jobs.yaml": "jobs:\n- {name: a, command: ['true'], after: [b]}\n"
                  "- {name: b, command: ['true']}\n",
     "array.yaml": "name: a\ncommand: ['true']\narray: {count: 3}\n",
+    "recipe.yaml": "framework: megatorn\nscript: p.py\n",
     "empty.yaml": "",
     "list.yaml": "- 1\n",
     "trace.json": "{}\n",
@@ -50,6 +51,9 @@ WRONG = [
     "run jobs.yaml",
     "run array.yaml",
     "run good.yaml --set steps",
+    "run recipe.yaml",
+    "run good.yaml --framework megatron",
+    "run --framework pytorch -- ./train.sh",
     "run good.yaml --inject 'kill worker'",
     "plan",
     "plan no-model h100-sxm:8",

@@ -21,6 +21,12 @@ _longhaul() {
       return
       ;;
     --framework)
+      if [[ $command == run ]]; then
+        mapfile -t COMPREPLY < <(
+          compgen -W "pytorch torchtitan megatron deepspeed lightning accelerate" -- "$word"
+        )
+        return
+      fi
       mapfile -t COMPREPLY < <(compgen -W "any all megatron deepspeed torchtitan longhaul" -- "$word")
       return
       ;;

@@ -27,6 +27,7 @@ struct Words {
   frontend::RunOptions options;
   std::string replacement_delay = "200ms";
   std::string job_file;
+  bool dry_run = false;
 };
 
 void AddOptions(CLI::App& app, Words& words) {
@@ -38,6 +39,12 @@ void AddOptions(CLI::App& app, Words& words) {
                  "Read the steps of a command from its output: nanogpt, lightning, huggingface, "
                  "torchtitan, megatron, deepspeed, or a regular expression with a group "
                  "(?P<step>\\d+) (docs/job-file.md)");
+  app.add_option("--framework", options.job.framework,
+                 "Start the script as this framework's own launcher does, with its environment and "
+                 "checkpoint arguments: pytorch, torchtitan, megatron, deepspeed, lightning or "
+                 "accelerate (docs/frameworks.md)");
+  app.add_flag("--dry-run", words.dry_run,
+               "Print the command and the environment of the workers and start nothing");
   app.add_option("--name", options.job.name, "Use this name instead of the job file's");
   app.add_option("--set", options.job.set,
                  "Override a key of the job file (KEY=VALUE); may be repeated")
@@ -122,19 +129,7 @@ Split SplitWords(const std::vector<std::string>& words, const CLI::App& known) {
 }
 
 std::string CommandLine(const std::vector<std::string>& words) {
-  std::string line = "longhaul run";
-  for (const std::string& word : words) {
-    const bool plain =
-        !word.empty() && word.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!") == std::string::npos;
-    if (plain) {
-      line += " " + word;
-      continue;
-    }
-    line += " '";
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += "'";
-  }
-  return line;
+  return words.empty() ? "longhaul run" : "longhaul run " + frontend::ShellLine(words);
 }
 
 int Wrong(const std::string& message) {
@@ -214,6 +209,13 @@ Status TakeTorchrun(std::vector<std::string> rest, frontend::RunOptions& options
   return Status();
 }
 
+int DryRun(const frontend::RunOptions& options) {
+  const Result<spec::JobSpec> job = frontend::LoadJob(options.job);
+  if (!job.ok()) return Wrong(job.status().message());
+  std::fputs(frontend::DescribeCommand(*job).c_str(), stdout);
+  return kExitOk;
+}
+
 int RunWords(const std::vector<std::string>& arguments) {
   CLI::App app(kDescription, "longhaul run");
   Words words;
@@ -239,6 +241,10 @@ int RunWords(const std::vector<std::string>& arguments) {
     return Wrong("unknown word " + Printable(split.rest[0]) + " beside the job file " +
                  options.job.file + " (longhaul run --help)");
   }
+  if (!options.job.file.empty() && !options.job.framework.empty()) {
+    return Wrong("--framework is for a script on the command line; write 'framework: " +
+                 Printable(options.job.framework, 40) + "' into " + options.job.file);
+  }
   if (options.job.file.empty() && split.rest.empty()) {
     return Wrong("nothing to run: name a job file, or a command after -- (longhaul run --help)");
   }
@@ -246,6 +252,7 @@ int RunWords(const std::vector<std::string>& arguments) {
     const Status taken = TakeTorchrun(split.rest, options);
     if (!taken.ok()) return Wrong(taken.message());
   }
+  if (words.dry_run) return DryRun(options);
   return frontend::Run(options);
 }
 

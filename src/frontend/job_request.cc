@@ -37,8 +37,32 @@ Result<spec::JobSpec> LoadFile(const std::string& file) {
   return spec::ParseJob(*text, file);
 }
 
+// The keys of a recipe from the command that torchrun's arguments make of a script or a module:
+// the interpreter, perhaps -u, and then the script, or -m and the module.
+Result<Json> RecipeOf(const std::string& framework, const std::vector<std::string>& command) {
+  Json json = {{"name", NameOfCommand(command)}, {"framework", framework}};
+  auto word = command.begin();
+  const auto program = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  const bool python = word != command.end() && program(*word).starts_with("python");
+  if (python) json["python"] = *word++;
+  if (python && word != command.end() && *word == "-u") ++word;
+  const bool module = word != command.end() && *word == "-m";
+  if (module) ++word;
+  if (!python || word == command.end() || (!module && word->starts_with("-"))) {
+    return InvalidArgument(
+        "--framework needs a script or a module to start: longhaul run --framework " +
+        Printable(framework, 40) + " [options] SCRIPT.py ..., or ... -m MODULE ...");
+  }
+  json[module ? "module" : "script"] = *word++;
+  json["args"] = std::vector<std::string>(word, command.end());
+  return json;
+}
+
 Result<spec::JobSpec> FromCommand(const JobRequest& request) {
   Json json = {{"name", NameOfCommand(request.command)}, {"command", request.command}};
+  if (!request.framework.empty()) {
+    ASSIGN_OR_RETURN(json, RecipeOf(request.framework, request.command));
+  }
   if (!request.environment.empty()) json["environment"] = request.environment;
   std::error_code error;
   json["working_directory"] = std::filesystem::current_path(error).string();
@@ -54,6 +78,39 @@ std::string WholePlace(const std::string& place) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(place, error).lexically_normal();
   return error ? place : whole.string();
+}
+
+std::string ShellLine(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    const bool plain =
+        !word.empty() && word.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!{}") == std::string::npos;
+    if (plain) {
+      line += word;
+      continue;
+    }
+    line += "'";
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += "'";
+  }
+  return line;
+}
+
+std::string DescribeCommand(const spec::JobSpec& job) {
+  const auto number = [](const std::optional<uint32_t>& value) {
+    return value ? std::to_string(*value) : "auto";
+  };
+  std::string text = "job: " + job.name + "\nworkers: " + number(job.resources.nodes) +
+                     " nodes x " + number(job.resources.processes_per_node) + " processes\n";
+  if (job.built_in()) return text + "command: none, the built-in trainer\n";
+  text += "command: " + ShellLine(job.command) + "\n";
+  if (!job.working_directory.empty()) text += "working directory: " + job.working_directory + "\n";
+  for (const auto& [name, value] : job.environment) {
+    text += "environment: " + name + "=" + ShellLine({{value}}) + "\n";
+  }
+  if (!job.step_pattern.empty()) text += "steps: " + ShellLine({{job.step_pattern}}) + "\n";
+  return text;
 }
 
 std::string NameOfCommand(const std::vector<std::string>& command) {

@@ -15,6 +15,7 @@ namespace longhaul::frontend {
 struct JobRequest {
   std::string file;                                // a job file; or:
   std::vector<std::string> command;                // argv of each worker
+  std::string framework;                           // of the command's script; empty: none
   std::map<std::string, std::string> environment;  // with a command: added to the agents' own
   std::string name;                                // instead of the job's own
   std::string inject;                              // further faults
@@ -38,6 +39,13 @@ Result<std::string> ApplySettings(const std::string& json,
 
 // A checkpoint's location as other processes can use it: s3://... unchanged, a path made absolute.
 std::string WholePlace(const std::string& place);
+
+// What a job will run, for a user to read: its command, the variables that it adds to torchrun's,
+// and the pattern of its steps.
+std::string DescribeCommand(const spec::JobSpec& job);
+
+// The words as a shell reads them back: quoted where necessary, separated by blanks.
+std::string ShellLine(const std::vector<std::string>& words);
 
 // The name of a job that was made from a command: the name of its script or its program.
 std::string NameOfCommand(const std::vector<std::string>& command);

@@ -27,6 +27,47 @@ class JobRequestTest : public ::testing::Test {
   std::string directory_;
 };
 
+TEST_F(JobRequestTest, MakesARecipeOfAScriptOrAModule) {
+  JobRequest request;
+  request.framework = "megatron";
+  request.command = {"/opt/python3", "-u", "pretrain_gpt.py", "--bf16"};
+  const auto job = LoadJob(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name, "pretrain_gpt");
+  EXPECT_THAT(DescribeCommand(*job),
+              HasSubstr("command: /opt/python3 -u pretrain_gpt.py --bf16 --save "
+                        "checkpoints/pretrain_gpt --load checkpoints/pretrain_gpt "
+                        "--save-interval 1000\n"));
+  EXPECT_THAT(DescribeCommand(*job), HasSubstr("environment: CUDA_DEVICE_MAX_CONNECTIONS=1\n"));
+  request.framework = "torchtitan";
+  request.command = {"python3", "-u", "-m", "torchtitan.train", "--module", "llama3"};
+  const auto module = LoadJob(request);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(module->recipe.module, "torchtitan.train");
+}
+
+TEST_F(JobRequestTest, TheNameFromTheCommandLineNamesTheCheckpointsOfARecipe) {
+  const std::string path = directory_ + "/job.yaml";
+  std::ofstream(path) << "framework: megatron\nscript: p.py\n";
+  JobRequest request;
+  request.file = path;
+  request.name = "other";
+  request.set = {"args=[\"--bf16\"]"};
+  const auto job = LoadJob(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(DescribeCommand(*job), HasSubstr("p.py --bf16 --save checkpoints/other"));
+}
+
+TEST_F(JobRequestTest, RefusesAFrameworkWithoutAScript) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"./train.sh"}, {"python3"}, {"python3", "-c", "pass"}}) {
+    JobRequest request;
+    request.framework = "pytorch";
+    request.command = command;
+    EXPECT_THAT(LoadJob(request).status().message(), HasSubstr("needs a script or a module"));
+  }
+}
+
 TEST_F(JobRequestTest, MakesAJobOfACommand) {
   JobRequest request;
   request.command = {"python3", "-u", "/x/train ddp.py", "--lr", "3"};

@@ -104,6 +104,22 @@ void VisitBuiltIn(Visitor& v, Job& job) {
 template <typename Visitor, typename Job>
 void VisitCommand(Visitor& v, Job& job) {
   v.TextList("command", job.command, kMaxArgumentBytes);
+}
+
+// The keys that only a job with a framework has.
+template <typename Visitor, typename Job>
+void VisitRecipe(Visitor& v, Job& job) {
+  v.Text("framework", job.recipe.framework, kMaxNameBytes);
+  v.Text("script", job.recipe.script, kMaxPathBytes);
+  v.Text("module", job.recipe.module, kMaxPathBytes);
+  v.TextList("args", job.recipe.args, kMaxArgumentBytes);
+  v.Text("python", job.recipe.python, kMaxPathBytes);
+  v.Text("checkpoint_directory", job.recipe.checkpoint_directory, kMaxPathBytes);
+  v.AutoWhole("checkpoint_interval", job.recipe.checkpoint_interval, 1, kMaxSteps);
+}
+
+template <typename Visitor, typename Job>
+void VisitStepPattern(Visitor& v, Job& job) {
   v.Text("step_pattern", job.step_pattern, StepPattern::kMaxBytes);
 }
 
@@ -158,6 +174,8 @@ void VisitShared(Visitor& v, Job& job) {
 template <typename Visitor, typename Job>
 void VisitJob(Visitor& v, Job& job) {
   VisitCommand(v, job);
+  VisitRecipe(v, job);
+  VisitStepPattern(v, job);
   VisitBuiltIn(v, job);
   VisitShared(v, job);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -46,15 +47,89 @@ void CheckName(JobReader& reader, JobSpec& job, std::string_view source) {
   }
 }
 
+std::string Joined(std::span<const std::string_view> words) {
+  std::string text;
+  for (const std::string_view word : words) {
+    text += (text.empty() ? "" : ", ") + std::string(word);
+  }
+  return text;
+}
+
+// Returns whether the recipe can be expanded.
+bool CheckRecipe(JobReader& reader, const RecipeSpec& recipe) {
+  const auto names = FrameworkNames();
+  if (std::ranges::find(names, recipe.framework) == names.end()) {
+    const auto nearest = Nearest(recipe.framework, names);
+    reader.Refuse("framework",
+                  "'" + Printable(recipe.framework, 40) + "' is unknown" +
+                      (nearest ? ", did you mean '" + std::string(*nearest) + "'" : "") +
+                      "; known here: " + Joined(names));
+    return false;
+  }
+  if (reader.Has("command")) {
+    reader.Refuse("command",
+                  "cannot stand beside 'framework', whose recipe makes the command: give the "
+                  "script as 'script' or 'module' and its arguments as 'args', or leave "
+                  "'framework' out and give 'step_pattern' and 'environment' yourself");
+    return false;
+  }
+  if (!recipe.script.empty() && !recipe.module.empty()) {
+    reader.Refuse("module", "cannot stand beside 'script'; leave one of them out");
+    return false;
+  }
+  if (recipe.script.empty() && recipe.module.empty() && DefaultModule(recipe.framework).empty()) {
+    reader.Refuse("framework", recipe.framework +
+                                   " needs the program to train with: give 'script', such as "
+                                   "train.py, or 'module', as after python3 -m");
+    return false;
+  }
+  if (recipe.python.empty()) {
+    reader.Refuse("python", "must not be empty: the interpreter, such as python3");
+  }
+  const std::pair<const char*, bool> checkpoints[] = {
+      {"checkpoint_directory", !recipe.checkpoint_directory.empty()},
+      {"checkpoint_interval", recipe.checkpoint_interval.has_value()}};
+  for (const auto& [key, given] : checkpoints) {
+    if (!given || HasCheckpointArguments(recipe.framework)) continue;
+    reader.Refuse(key,
+                  "is for frameworks that have arguments for it (torchtitan, megatron); a "
+                  "script of " +
+                      recipe.framework +
+                      " reads its own arguments: name them in "
+                      "'args'");
+  }
+  return !recipe.python.empty();
+}
+
+// Fills in command, environment and step_pattern.
+void ExpandRecipe(JobReader& reader, JobSpec& job) {
+  if (!CheckRecipe(reader, job.recipe)) return;
+  Expansion expansion = Expand(job.recipe, job.name);
+  job.command = std::move(expansion.command);
+  job.environment.merge(expansion.environment);  // what the job sets is kept
+  if (!reader.Has("step_pattern")) job.step_pattern = expansion.step_pattern;
+}
+
+// These keys have no meaning without a recipe that reads them.
+void RefuseRecipeKeys(JobReader& reader) {
+  for (const char* key :
+       {"script", "module", "args", "python", "checkpoint_directory", "checkpoint_interval"}) {
+    if (!reader.Has(key)) continue;
+    reader.Refuse(key, "needs 'framework' beside it: " + Joined(FrameworkNames()));
+  }
+}
+
 // A command chooses what it trains: the built-in trainer's keys would have no effect.
 void CheckCommandJob(JobReader& reader, const JobSpec& job) {
-  if (job.command.empty()) {
+  const bool from_recipe = reader.Has("framework");
+  if (job.command.empty() && !from_recipe) {
     reader.Refuse("command", "must not be empty: a program and its arguments");
   }
   for (const char* key :
        {"model", "data", "train", "layout", "trace", "sample", "resources.micro_batch"}) {
     if (!reader.Has(key)) continue;
-    reader.Refuse(key, "is for the built-in trainer and has no effect beside 'command'");
+    reader.Refuse(key, "is for the built-in trainer and has no effect beside '" +
+                           std::string(from_recipe ? "framework" : "command") + "'");
   }
   if (!job.resources.memory) {
     reader.Refuse("resources.memory",
@@ -139,7 +214,7 @@ void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
   if (!reader.Has("data.include")) {
     reader.Refuse("data.include",
                   "is missing: give the text to train on, such as ['/usr/include/**/*.h'], or a "
-                  "'command' to run");
+                  "'command' to run, or a 'framework' with its script");
   } else if (job.data.include.empty()) {
     reader.Refuse("data.include", "must not be empty: which files shall be read?");
   }
@@ -451,7 +526,12 @@ Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   reader.RefuseUnknown();
   CheckName(reader, job, source);
   CheckShare(reader, job);
-  if (reader.Has("command")) {
+  if (reader.Has("framework")) {
+    ExpandRecipe(reader, job);
+  } else {
+    RefuseRecipeKeys(reader);
+  }
+  if (reader.Has("command") || reader.Has("framework")) {
     CheckCommandJob(reader, job);
   } else {
     CheckBuiltInJob(reader, job);

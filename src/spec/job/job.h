@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "spec/job/fault_plan.h"
+#include "spec/job/framework.h"
 
 namespace longhaul::spec {
 
@@ -209,6 +210,9 @@ struct JobSpec {
   std::string name;  // letters, digits, '-', '_', '.'; at most 63
   // Either a command, or the built-in trainer with the six sections below.
   std::vector<std::string> command;
+  // With a framework, ParseJob expands it into command, environment and step_pattern, and the
+  // writers write it instead of the command.
+  RecipeSpec recipe;
   // Finds the steps in the command's output: a preset's name or an expression
   // (spec/job/step_pattern.h); empty: steps are not read.
   std::string step_pattern;

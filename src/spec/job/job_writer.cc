@@ -88,11 +88,19 @@ Json JsonOf(const JobSpec& job) {
   if (job.built_in()) {
     internal::VisitBuiltIn(writer, job);
   } else {
-    internal::VisitCommand(writer, job);
+    if (job.recipe.framework.empty()) {
+      internal::VisitCommand(writer, job);
+    } else {
+      internal::VisitRecipe(writer, job);
+    }
+    internal::VisitStepPattern(writer, job);
   }
   internal::VisitShared(writer, job);
   Json json = writer.json();
   if (!job.built_in()) json["resources"].erase("micro_batch");
+  for (const char* key : {"script", "module", "checkpoint_directory"}) {
+    if (json.contains(key) && json[key] == "") json.erase(key);
+  }
   if (job.array.size() == 0) json.erase("array");
   if (job.after.jobs.empty()) json.erase("after");
   return json;

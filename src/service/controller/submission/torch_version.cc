@@ -25,8 +25,19 @@ for folder in spec.submodule_search_locations if spec else []:
         print(re.search(r"__version__.*?= *['\"]([^'\"]+)", file.read())[1])
 )py";
 
-bool IsPython(std::string_view program) {
-  return program.substr(program.rfind('/') + 1).starts_with("python");
+bool IsPython(std::string_view word) {
+  const std::string_view name = word.substr(word.rfind('/') + 1);
+  return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == name.npos;
+}
+
+// The interpreter of the workers: the program, or the word after it that a wrapper (numactl, sh)
+// starts; empty if there is none.
+std::string Interpreter(const proto::Workload& workload) {
+  for (const std::string& word : workload.command()) {
+    if (IsPython(word)) return word;
+    if (word.ends_with(".py")) break;  // the words after a script are its arguments
+  }
+  return "";
 }
 
 bool IsVersion(std::string_view text) {
@@ -37,10 +48,11 @@ bool IsVersion(std::string_view text) {
 }  // namespace
 
 std::string FindTorchVersion(const proto::Workload& workload) {
-  if (workload.command_size() == 0 || !IsPython(workload.command(0))) return "";
+  const std::string interpreter = Interpreter(workload);
+  if (interpreter.empty()) return "";
   const io::Fd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   io::ProcessOptions options;
-  options.argv = {workload.command(0), "-c", kQuestion};
+  options.argv = {interpreter, "-c", kQuestion};
   options.environment = io::CurrentEnvironment();
   for (const auto& [name, value] : workload.environment()) options.environment[name] = value;
   options.working_directory = workload.working_directory();

@@ -37,6 +37,24 @@ TEST_F(TorchVersion, IsWhatTheJobsOwnInterpreterSays) {
   EXPECT_EQ(FoundBy("python3.9", "test \"$1\" = -c && echo 2.1.2+cu118"), "2.1.2+cu118");
 }
 
+TEST_F(TorchVersion, IsThatOfTheInterpreterThatAWrapperStarts) {
+  const std::string path = folder_ + "/python3";
+  std::ofstream(path) << "#!/bin/sh\necho 2.4.1\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  const std::pair<std::vector<std::string>, std::string> kRows[] = {
+      {{"/bin/sh", "-c", "exec \"$0\" \"$@\"", path, "train.py"}, "2.4.1"},
+      {{"numactl", "--cpunodebind", "0", path, "train.py"}, "2.4.1"},
+      {{"./train.py", path}, ""},
+      {{"sh", folder_ + "/python3.log"}, ""},
+  };
+  for (const auto& [command, want] : kRows) {
+    proto::Workload workload;
+    for (const std::string& word : command) workload.add_command(word);
+    workload.set_working_directory(folder_);
+    EXPECT_EQ(FindTorchVersion(workload), want) << command[0];
+  }
+}
+
 TEST_F(TorchVersion, IsUnknownWithoutAnAnswer) {
   EXPECT_EQ(FoundBy("python3", "exit 1"), "");
   EXPECT_EQ(FoundBy("python3", "echo 'no version at all'"), "");
