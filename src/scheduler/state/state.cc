@@ -213,6 +213,8 @@ GpuMask State::ChooseGpus(NodeIndex node, ShapeId shape_id) const {
   return static_cast<GpuMask>(1u << best);
 }
 
+// Nodes that are not ready add nothing, whatever is free on them, so a change of condition is a
+// change of contribution like any other.
 State::Contribution State::ContributionOf(const NodeState& node) {
   if (!node.ready()) return {};
   const int free = CountGpus(node.free_gpus);
@@ -220,6 +222,9 @@ State::Contribution State::ContributionOf(const NodeState& node) {
           true};
 }
 
+// Updates the counters of all domains above the node by the difference. The changed node is logged
+// even if its contribution is equal: an index may depend on cpu or memory, which the counters leave
+// out.
 void State::Changed(NodeIndex node, const Contribution& before) {
   changed_[changes_++ % kKeptChanges] = node;
   const Contribution after = ContributionOf(nodes_[node]);
@@ -240,6 +245,8 @@ void State::Changed(NodeIndex node, const Contribution& before) {
   }
 }
 
+// A whole GPU takes all of its memory, whatever the shape requests. All devices of a node are of
+// one model, so the memory of the first one holds for each.
 void State::Take(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
@@ -258,6 +265,8 @@ void State::Take(NodeIndex index, const Shape& shape, GpuMask gpus) {
   Changed(index, before);
 }
 
+// The inverse of Take. An unhealthy device has kWholeGpu less, so it does not become wholly free
+// here.
 void State::GiveBack(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
@@ -308,6 +317,8 @@ TaskSlot State::Place(NodeIndex node, ShapeId shape_id, GpuMask gpus, uint64_t o
   const GpuMask eligible = shape.needs_devices() ? EligibleGpus(nodes_[node], shape) : GpuMask{0};
   CHECK((gpus & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
   CHECK(CountGpus(gpus) == (shape.share > 0 ? 1 : shape.gpus));
+  // The last freed slot is used first. The roll-back restores this order, so that equal histories
+  // give equal slots.
   const bool fresh = free_slots_.empty();
   const TaskSlot slot = fresh ? TaskSlot{static_cast<uint32_t>(tasks_.size())} : free_slots_.back();
   if (fresh) {
@@ -328,6 +339,8 @@ void State::Remove(TaskSlot slot) {
   CHECK(task.owner != 0) << "a task is removed twice";
   Unlink(slot);
   GiveBack(task.node, shapes_[task.shape], task.gpus);
+  // The record is kept until the commit, because the slot may be used again before a roll-back
+  // needs it.
   removed_.push_back(task);
   log_.Append({Inverse::Kind::kRemoved, false, 0, {}, task.node, slot});
   task = {};
@@ -374,6 +387,8 @@ void State::SetHealth(NodeIndex node, uint16_t thousandths) {
   changed_[changes_++ % kKeptChanges] = node;
 }
 
+// Requires that the changes are undone in reverse order: a slot or record at the end of its list is
+// then the one that the change put there.
 void State::Undo(const Inverse& inverse) {
   switch (inverse.kind) {
     case Inverse::Kind::kPlaced: {
@@ -463,6 +478,8 @@ void State::MoveTo(const spec::Topology& topology, std::span<const NodeIndex> nu
   }
   next.free_slots_ = std::move(free_slots_);
   next.task_count_ = task_count_;
+  // The counters are counted afresh, as the domains of the new topology are others. Their versions
+  // begin at zero.
   next.levels_ = next.Counted(false);
   next.groupings_ = next.Counted(true);
   *this = std::move(next);
@@ -506,6 +523,8 @@ void State::CompareCounters(bool groupings, std::string& differences) const {
   }
 }
 
+// Computes every node from its tasks alone and compares it byte by byte, which is possible as
+// NodeState has no gaps.
 std::string State::Recount() const {
   std::string differences;
   CompareCounters(false, differences);
@@ -550,6 +569,7 @@ std::string State::Recount() const {
   return differences;
 }
 
+// The order of free slots is included, because it decides the slots of later tasks.
 uint64_t State::Fingerprint() const {
   uint64_t hash = Hash64(nodes_.data(), nodes_.size() * sizeof(NodeState));
   hash = Hash64(health_.data(), health_.size() * sizeof(uint16_t), hash);
