@@ -56,6 +56,8 @@ struct Shares {
   std::array<double, kDimensions> exposed = {};
 };
 
+// Sums over ranks divided by the sum of their wall times, so a rank with a longer trace weighs
+// more.
 Shares SharesOf(const Findings& findings) {
   Shares shares;
   double wall = 0;
@@ -288,6 +290,8 @@ Utilization UtilizationOf(const ProfiledJob& job, const Findings& findings,
   Utilization use;
   use.device = options.device.has_value() ? options.device : DeviceOf(job);
   if (!use.device.has_value() || findings.step_s <= 0) return use;
+  // What the devices could compute in a mean step, in FLOP over all ranks. Operators are summed
+  // over all traced steps, hence the division by their number.
   const double available =
       use.device->half.count() * findings.step_s * static_cast<double>(job.ranks.size());
   if (available <= 0) return use;
