@@ -38,6 +38,7 @@ uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limi
   return slots;
 }
 
+// The least over devices, CPU, memory and counted resources. A negative free amount counts as none.
 uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
   uint32_t slots = std::min(limit, SlotsOnDevices(node, shape, limit));
   const auto bound = [&slots](int32_t free, int32_t each) {
@@ -51,6 +52,8 @@ uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
   return slots;
 }
 
+// The node as it is when nothing runs on it. Marks of unhealthy devices are not part of it: it
+// answers what the hardware could hold.
 NodeState EmptyNode(const spec::Topology& topology, NodeIndex index, GroupIndex group) {
   const spec::NodeKind& kind = topology.kind_of(index);
   NodeState node;
@@ -129,6 +132,9 @@ State::State(const spec::Topology& topology, bool verify)
   groupings_ = Counted(true);
 }
 
+// A group is a pair of device model and node class, all that `Allows` depends on; a shape is
+// checked once for each group and not for each node. Nodes without devices get a model number of
+// their own. Groups are numbered by first appearance, so the numbers depend on the topology alone.
 void State::InitGroups() {
   std::map<std::pair<uint16_t, uint16_t>, GroupIndex> known;
   nodes_.reserve(topology_->size());
@@ -182,6 +188,7 @@ uint32_t State::SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) co
   return SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shapes_[shape], limit);
 }
 
+// Nodes of one kind hold the same when empty, so the count is computed once for each kind.
 std::vector<uint32_t> State::SlotsWhenEmpty(const Shape& shape, uint32_t limit) const {
   constexpr uint32_t kUnknown = ~uint32_t{0};
   std::vector<uint32_t> of_kind(topology_->kinds().size(), kUnknown);
@@ -208,6 +215,7 @@ GpuMask State::ChooseGpus(NodeIndex node, ShapeId shape_id) const {
   CHECK(eligible != 0) << "a task is placed where it doesn't fit";
   uint32_t best = static_cast<uint32_t>(std::countr_zero(eligible));
   for (uint32_t i = best + 1; i < state.devices; ++i) {
+    // A share goes to the fullest device that still has room, which keeps whole GPUs free.
     if ((eligible >> i & 1) != 0 && state.free_share[i] < state.free_share[best]) best = i;
   }
   return static_cast<GpuMask>(1u << best);
@@ -288,6 +296,8 @@ void State::GiveBack(NodeIndex index, const Shape& shape, GpuMask gpus) {
   Changed(index, before);
 }
 
+// The tasks of a node form a list from the newest to the oldest. A removed record keeps both
+// neighbours, so that a roll-back in reverse order puts the task back at the same place.
 void State::Link(TaskSlot slot) {
   TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
   if (task.older != kNoTask) tasks_[static_cast<uint32_t>(task.older)].newer = slot;
