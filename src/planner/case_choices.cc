@@ -64,6 +64,9 @@ std::vector<spec::Recompute> Ladder(const Question& question) {
   return ladder;
 }
 
+// Enumerates the open choices of a case as nested axes and keeps the fastest layout that fits with
+// room to spare, else the fastest that fits, else the smallest. An axis that is not open has one
+// value. The counts of attempts and evaluations bound hostile cases.
 class Decision {
  public:
   Decision(const EvaluateQuestion& evaluate, Case& decided)
@@ -144,6 +147,7 @@ class Decision {
       axis = {1};
       for (uint32_t v = 2; v <= kMaxVirtual && layout().pipeline > 1; ++v) {
         const uint64_t chunks = uint64_t{v} * layout().pipeline;
+        // The schedule needs whole layers in each chunk, so only such numbers of chunks are tried.
         const uint64_t layers = question_.model.layers;
         // Embedding and loss may count as layers, and then be a chunk's only one besides.
         if (chunks > layers + 2) break;
@@ -192,6 +196,7 @@ class Decision {
   void Recomputes() {
     spec::Software& software = question_.training.software;
     if (!case_.open.moments) return TryRecomputes();
+    // Short moments are a last resort: they are tried only while nothing has fitted with long ones.
     const bool fitted = best_ || tight_;
     TryRecomputes();
     if (fitted || best_ || tight_) return;
@@ -203,6 +208,7 @@ class Decision {
   void TryRecomputes() {
     const bool offloads = Offloads();
     for (size_t i = 0; i < ladder_.size() + (offloads ? 1 : 0); ++i) {
+      // Offload takes the second place of the ladder: after no recompute and before any.
       const bool offload = offloads && i == 1;
       const spec::Recompute& recompute = ladder_[offload ? 0 : i - (offloads && i > 1 ? 1 : 0)];
       question_.training.offload = offload ? spec::Offload::kActivations : spec::Offload::kNone;

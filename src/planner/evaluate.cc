@@ -22,6 +22,7 @@ constexpr double kOptimizerBytes = 42;
 constexpr double kHostBytesPerSecond = 20e9;
 constexpr double kSavedBytes = 34;
 
+// Four kinds of layers at most: bit 0 is set with experts, bit 1 with a sliding window.
 size_t KindIndex(spec::LayerKind kind) {
   return (kind.experts ? 1u : 0u) + (kind.window ? 2u : 0u);
 }
@@ -32,6 +33,8 @@ spec::LayerKind KindOf(const spec::Model& model, uint32_t layer) {
           window && window->every > 0 && layer % window->every == window->every - 1};
 }
 
+// Every member must be listed here: one that is left out would be zero in all stages. `count` may
+// be a fraction (FoldStages).
 void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
   sum.forward_s += count * cost.forward_s;
   sum.backward_s += count * cost.backward_s;
@@ -97,6 +100,8 @@ double LaunchExcess(const SoftwareStack& stack, const spec::Software& software, 
 
 }  // namespace
 
+// The hash may leave out fields that rarely differ (the map compares whole keys), and its value
+// never decides an order of output.
 size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
   uint64_t hash = 0x9e3779b97f4a7c15;
   const auto mix = [&hash](uint64_t value) {
@@ -159,6 +164,8 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
   }
 }
 
+// References into an unordered_map stay valid when it grows, so Costs may keep pointers into
+// costs_.
 const LayerCost& Evaluator::Cost(const LayerKey& key) {
   const auto found = costs_.find(key);
   if (found != costs_.end()) return found->second;
@@ -167,6 +174,9 @@ const LayerCost& Evaluator::Cost(const LayerKey& key) {
 
 const Evaluator::Costs& Evaluator::CostsOf(spec::RecomputeKind recompute,
                                            const spec::RecomputeModules& modules) {
+  // The table is indexed by the kind of recompute and one bit for each module. An entry of an older
+  // round belongs to another key_ and is filled again, which is cheaper than to clear all entries
+  // for each layout.
   const spec::RecomputeModules& m = modules;
   const bool bits[] = {m.core_attention,    m.layer_norm, m.moe_activation,
                        m.mla_up_projection, m.mlp,        m.moe};
@@ -246,6 +256,7 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   }
   runs_.Reset(training);
   stages_.assign(layout.pipeline, Stage{});
+  // Folding changes stages after this loop, so `as_before` would copy the wrong one under DualPipe.
   const bool folds = layout.schedule == spec::PipelineSchedule::kDualPipe;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     Stage& stage = stages_[i];
@@ -278,6 +289,8 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   Accumulate(stages_.front().sum, *costs.embedding, 1);
   const double tied = model_.tied_embeddings && layout.pipeline == 1 ? 1 : 0;
   Accumulate(stages_.back().sum, *costs.loss, 1 + extra);
+  // The output matrix exists once, however many losses use it, and not at all where the embedding
+  // is tied to it on the same stage.
   stages_.back().sum.dense_parameters -= costs.loss->dense_parameters * (extra + tied);
   if (folds) FoldStages();
   ShardStages(training);
@@ -330,6 +343,9 @@ void Evaluator::ShardStages(const spec::Training& training) {
       if (training.layout.shard_group > 0) {
         group.ranks = std::min(group.ranks, training.layout.shard_group);
       }
+      // Weights are gathered layer by layer. Of the whole traffic at least one layer's part is
+      // exposed, since nothing runs before the first gather; of the rest what exceeds the compute
+      // that can hide it.
       const double units = std::max(1u, stage.layers);
       const double parameters = (sum.dense_parameters + sum.expert_parameters) / units;
       const double gather =
@@ -360,6 +376,8 @@ void Evaluator::ShardStages(const spec::Training& training) {
   }
 }
 
+// Gradient and weight traffic of ZeRO stages 0 to 2, once a step. Each hidden second slows the
+// compute beside it by the stack's tax.
 Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
                                               const Stage& stage) const {
   DataTraffic traffic;
@@ -404,6 +422,8 @@ Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
   return traffic;
 }
 
+// The parameters whose optimizer states this rank holds: all without ZeRO, else its shard. Experts
+// are sharded over their own, smaller set of replicas.
 double Evaluator::OwnedParameters(const spec::Training& training, const Stage& stage) const {
   const spec::Layout& layout = training.layout;
   if (layout.zero_stage == 0) return stage.sum.dense_parameters + stage.sum.expert_parameters;
@@ -444,6 +464,7 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   const spec::Layout& layout = training.layout;
   const spec::Batch& batch = training.batch;
   const uint32_t micro = std::max(1u, batch.micro);
+  // With an unknown global batch one micro-batch for each stage stands for the steady rate.
   const double per_replica =
       batch.global > 0 ? double(batch.global) / layout.data : double(micro) * layout.pipeline;
   const double micro_batches = std::max(1.0, std::ceil(per_replica / micro - 1e-9));
@@ -490,12 +511,16 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   b.offload_exposed = Seconds(OffloadSeconds(training, slow, count));
   const double nodes =
       std::max(1.0, double(layout.devices()) / std::max(1u, cluster_.devices_per_node));
+  // The expected maximum of n normal deviations grows as sqrt(2 ln n): the slowest of more nodes is
+  // further from the mean.
   const double wait = stack_.straggle * std::sqrt(2 * std::log(nodes));
   b.straggle = Seconds(wait * b.total().count());
   out.step = b.total();
   out.micro_batches = static_cast<uint32_t>(micro_batches);
 }
 
+// Utilization counts a step as three times the forward (backward has twice its products), and
+// against the peak of the precision that the training names.
 void Evaluator::CountFlops(const spec::Training& training, Evaluation& out) const {
   const spec::Layout& layout = training.layout;
   double model = 0;
@@ -559,6 +584,7 @@ Evaluator::Recomputed Evaluator::RecomputedOf(const spec::Training& training, ui
   key.kind = KindOf(model_, layer);
   key.recompute = training.recompute.kind;
   key.modules = training.recompute.modules;
+  // A copy, because the next look-up may insert into the cache.
   const LayerCost with = Cost(key);
   key.recompute = spec::RecomputeKind::kNone;
   key.modules = {};

@@ -30,6 +30,7 @@ void StageLayers(uint32_t layers, const spec::Layout& layout, std::span<uint32_t
     return;
   }
   if (prediction_layers > 0 && count > 1) {
+    // Not more than a chunk has, so that the last chunk's count does not fall below zero.
     const uint32_t weight = std::min(kPredictionWeight * prediction_layers, layers / count);
     Spread(layers + weight, chunks);
     chunks.back() -= weight;

@@ -79,6 +79,8 @@ class Explainer {
   Explainer(const SchedulerCore& core, JobId id, Instant now, const Changeable& means)
       : core_(core), id_(std::move(id)), now_(now), means_(means) {}
 
+  // The question is about the state after a round at this time, so the round runs on a copy first.
+  // The job may start in it.
   Explanation Run() {
     SchedulerCore next(core_);
     next.Decide(now_, kUnlimitedSteps);
@@ -211,6 +213,7 @@ class Explainer {
     // that is not known.
     if (!plan || plan->start <= now_) return;
     answer_.expected_start = plan->start;
+    // The later of both starts, so that the answer is always an interval.
     const auto late = PlanReservation(next.state, job, next.placer, true);
     answer_.expected_late = late ? std::max(late->start, plan->start) : plan->start;
   }
@@ -228,6 +231,8 @@ class Explainer {
     std::array<std::optional<std::vector<Option>>, kRelaxations> options;
   };
 
+  // Sets of changes by size: the smallest one that starts the job is the answer, and within a size
+  // the one whose kinds disturb least. The number of sets is limited by kMostChanges.
   void FindFix() {
     Level now(core_);
     now.core.Advance(now_);
@@ -263,6 +268,8 @@ class Explainer {
           if (TrySets(left - 1, r + 1, level, fresh.size(), with, found)) return true;
           continue;
         }
+        // A copy for each branch, as changes cannot be taken back. Options are computed once for a
+        // level and shared by all sets that extend it.
         Level next(level.core);
         for (const Event& event : fresh) TakeEvent(next.core.state, event);
         if (TrySets(left - 1, r + 1, next, 0, with, found)) return true;

@@ -41,6 +41,8 @@ std::vector<size_t> GuaranteedGpus(const SchedulerState& state, const spec::Shar
   return dimensions;
 }
 
+// The rule of QueueTree::MayReclaim, written a second time on plain numbers, so that the check does
+// not depend on the tree.
 bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant,
              const spec::SharedAmounts& asked, QueueIndex victim, const spec::SharedAmounts& held) {
   const std::vector<QueueIndex> ours = Path(state, claimant);
@@ -119,6 +121,8 @@ std::string WouldStartWithout(const SchedulerCore& core, JobNumber number,
   Usage usage;
   const auto queues = static_cast<QueueIndex>(state.queues.size());
   for (QueueIndex q = 0; q < queues; ++q) usage[q] = state.queues.usage(q);
+  // The proof is a round on a copy, with the jobs stopped one after the other as long as the rule
+  // allows it.
   SchedulerCore trial = core;
   // The guarantee covers what borrowers hold; moves of other jobs are not part of it.
   trial.state.policy.moves = false;

@@ -89,6 +89,7 @@ std::vector<Decision> Scheduler::Decide(Instant now, int64_t steps) {
 
 bool Scheduler::unfinished() const { return core_->unfinished; }
 
+// The earliest time at which a round could decide something although no event has come.
 std::optional<Instant> Scheduler::NextDeadline() const {
   const SchedulerState& state = core_->state;
   std::optional<Instant> next;
@@ -218,6 +219,7 @@ std::vector<QueueView> Scheduler::Queues() const {
   return views;
 }
 
+// The parts that a replay must reproduce. The order is that of job numbers, never that of a hash.
 uint64_t Scheduler::Fingerprint() const {
   const SchedulerState& state = core_->state;
   uint64_t hash = Chain(state.input_hash, std::to_string(state.resources.Fingerprint()));
@@ -237,6 +239,7 @@ uint64_t Scheduler::Fingerprint() const {
   return hash;
 }
 
+// Every member of Policy must be listed here: TakeOver compares policies by this hash.
 uint64_t HashOf(const Policy& policy) {
   uint64_t hash = 0;
   const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };

@@ -38,6 +38,8 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "lora-rank",
 });
 
+// Reads the options by name: what has not been read at the end is reported as unknown. So options
+// without effect on the plan are read too.
 class MegatronReader {
  public:
   MegatronReader(Settings& settings, RunConfig& config)
@@ -84,6 +86,8 @@ class MegatronReader {
   Training& training_;
 };
 
+// Defaults depend on earlier options (heads on hidden size, key-value heads on heads), so the order
+// of the reads matters.
 void MegatronReader::ReadAttention(Model& model) {
   model.kv_heads = model.heads;
   if (settings_.Switch("group-query-attention")) {
@@ -261,6 +265,7 @@ void MegatronReader::ReadStages(const Model& model) {
     return;
   }
   if (a_chunk > 0) layout.virtual_pipeline = std::max(1u, model.layers / layout.pipeline / a_chunk);
+  // Layers that do not spread evenly are refused unless the options describe the stages.
   const uint32_t chunks = layout.pipeline * layout.virtual_pipeline;
   if (chunks == 1 || chunks > 10'000) return;
   std::vector<uint32_t> layers(chunks);

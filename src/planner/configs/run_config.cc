@@ -37,6 +37,8 @@ Status FillData(const RunConfig& config, const spec::DeviceCluster& cluster, Lay
   return {};
 }
 
+// The micro batch or the global batch can follow from the other one and the micro-batches per step:
+// frameworks differ in the pair that they write.
 Status FillBatch(const RunConfig& config, uint32_t data, spec::Batch& batch) {
   batch.micro = config.micro_batch;
   batch.global = config.global_batch;

@@ -107,6 +107,7 @@ std::string TextOf(const toml::node& node) {
   return "?";  // a date or a list in a list
 }
 
+// Tables become names with dots. A list in a list becomes one text with commas.
 void Flatten(const toml::table& table, const std::string& path, Settings& settings) {
   for (const auto& [key, node] : table) {
     const std::string name = (path.empty() ? "" : path + ".") + std::string(key.str());

@@ -18,6 +18,8 @@ bool IsPlain(std::string_view word) {
                               "XYZ0123456789-_./:,=+") == std::string_view::npos;
 }
 
+// The lines are pasted into a shell, and names come from users' files. Within single quotes only
+// the quote itself is special: it ends the word, follows escaped, and opens the word again.
 std::string Quoted(std::string_view word) {
   if (IsPlain(word)) return std::string(word);
   std::string text = "'";
@@ -76,6 +78,8 @@ uint32_t ShardGroup(const spec::Layout& layout) {
   return layout.shard_group == 0 ? layout.data : layout.shard_group;
 }
 
+// Orders that differ only in dimensions of size 1 place all ranks alike, so a framework with one
+// fixed order can still express the layout.
 bool SamePlaces(const spec::Layout& layout, const spec::PlacementOrder& order) {
   if (layout.order == order) return true;
   spec::Layout other = layout;

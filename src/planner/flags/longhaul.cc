@@ -28,6 +28,7 @@ std::string Resources(const Question& question, bool micro_batch) {
   return text;
 }
 
+// In YAML's single quotes a quote is doubled and nothing else is special.
 std::string QuotedYaml(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("''") : std::string(1, c);
@@ -67,6 +68,8 @@ Launch WriteCommand(const Question& question) {
 
 }  // namespace
 
+// The checks follow the two ways in which the file is written: the rules of the built-in trainer,
+// or those of Megatron-LM, whose options the command carries.
 Status CheckLonghaul(const Question& question) {
   if (!IsBuiltIn(question.model)) return CheckMegatron(question);
   const Training& training = question.training;

@@ -109,6 +109,8 @@ void AddExperts(const Model& model, const Training& training, Options& options) 
 }
 
 // Stages in Megatron's own letters: "Et*3|t*4|t*2L" (E the embedding, t a layer, L the loss).
+// The embedding, the prediction layers and the loss are not counted in `layers_per_stage`, and have
+// fixed places at the two ends.
 std::string StageLetters(const Model& model, const Layout& layout) {
   std::string text = "E";
   for (size_t i = 0; i < layout.layers_per_stage.size(); ++i) {

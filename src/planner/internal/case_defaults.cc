@@ -24,6 +24,9 @@ bool Contains(std::string_view text, std::initializer_list<std::string_view> wor
   });
 }
 
+// Fills what a case leaves open, in an order in which each part can use the ones before it: the
+// device before the cluster, the layout before the nodes, and all of them before memory and batch.
+// Each value that is taken is noted, so that an answer shows what it assumes.
 class Filler {
  public:
   Filler(const CaseReader& reader, const RawCase& raw, Case& filled)
@@ -99,6 +102,7 @@ void Filler::FillFfn() {
   }
   if (dense == 0) return;  // none is needed
   uint32_t width = 4 * model().hidden;
+  // A gated FFN has three matrices: two thirds of the width give it the parameters of a plain one.
   if (model().gated_ffn) width = (8 * model().hidden / 3 + 255) / 256 * 256;
   Take("model.ffn_hidden", model().ffn_hidden, width);
 }

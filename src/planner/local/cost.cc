@@ -32,6 +32,8 @@ Bytes FloatBytes(double floats) {
   return Bytes(static_cast<int64_t>(std::min(kMost, kFloatBytes * floats)));
 }
 
+// Memory-bound operators differ in bytes and passes for each element, so each kind has a figure of
+// its own.
 FigureKind StreamKind(const spec::Operator& op) {
   switch (op.part) {
     case spec::OperatorPart::kNorm:
@@ -70,6 +72,9 @@ OperatorTime TimeOf(const OperatorTimes& times, const spec::OperatorList& list) 
 }
 
 // The ranks of a layout as processes that share the machine's cores.
+// Writes for each rank the program of a step, which PlayThrough (parts/shared_cores.h) executes on
+// the machine's cores. A layer counts as two halves, attention and FFN, with a sum of the tensor
+// group after each.
 class Players {
  public:
   Players(const OperatorTimes& times, uint32_t cores, const spec::ModelSpec& model,
@@ -285,6 +290,7 @@ StepTime LocalCost::Step(const spec::ModelSpec& model, uint32_t global_batch,
     return step;
   }
   const auto parameters = static_cast<double>(TrainerParameters(model));
+  // Integer division on purpose: the core with most ranks sets the pace.
   const double ranks_a_core = (ranks - 1) / facts_.cores + 1;
   step.compute = Seconds(ranks_a_core * static_cast<double>(micro_batches) *
                          MicroBatchSeconds(model, micro_batch));
@@ -333,6 +339,7 @@ void LocalCost::PartedStep(const spec::ModelSpec& model, const LocalLayout& layo
     const std::array<double, 3> sizes = {double(layout.data), kFloatBytes * largest, 0};
     step.all_reduce = Seconds(times_.Of(FigureKind::kAllReduce, sizes).forward_s);
   }
+  // What remains is compute with its waits; the breakdown adds up to the played step.
   step.compute = std::max(Seconds(0), Seconds(all) - step.optimizer - step.all_reduce);
 }
 

@@ -157,6 +157,8 @@ Figure ReadFigure(const Json& json, size_t index, Status& status) {
   return figure;
 }
 
+// A cost model cannot do without some kinds; a file that lacks them is refused when it is read and
+// not at the first prediction.
 Status CheckComplete(const DeviceFile& file) {
   for (size_t i = 0; i < kKinds.size(); ++i) {
     const auto of_kind = static_cast<size_t>(

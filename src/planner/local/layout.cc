@@ -85,6 +85,7 @@ Status CheckSize(const spec::ResourceSpec& fixed, const std::vector<uint32_t>& s
 std::optional<Alternative> ShapeOf(uint32_t ranks, const spec::ResourceSpec& fixed,
                                    const std::vector<uint32_t>& slots) {
   const auto most = static_cast<uint32_t>(std::min<uint64_t>(slots.size(), ranks));
+  // From the most nodes downwards, so that the first shape that fits is the widest.
   for (uint32_t nodes = fixed.nodes.value_or(most); nodes >= 1; --nodes) {
     const uint32_t processes = ranks / nodes;
     const bool divides = ranks % nodes == 0 && processes >= 1;
@@ -138,6 +139,7 @@ class Search {
   }
 
  private:
+  // All ranks share the machine's memory, so their sum decides.
   bool Fits(const LocalLayout& layout, const RankMemory& rank) const {
     const auto all = static_cast<double>(MachineMemory(rank, layout.ranks()).count());
     return all <= kMemoryShare * static_cast<double>(facts_.memory.count());
@@ -173,6 +175,7 @@ class Search {
     for (const uint32_t data : Divisors(job_.train.global_batch)) {
       if (job_.layout.data.value_or(data) != data) continue;
       const uint64_t ranks = uint64_t{data} * tensor * pipeline;
+      // The divisors ascend, so all later layouts are larger too.
       if (ranks > kMostRanks) break;
       const LocalLayout layout{data, tensor, pipeline};
       if (auto shape = ShapeOf(layout.ranks(), job_.resources, slots_)) Consider(layout, *shape);
@@ -195,6 +198,7 @@ class Search {
     std::optional<Alternative> best;
     for (const uint32_t micro_batch : Divisors(share)) {
       if (job_.resources.micro_batch.value_or(micro_batch) != micro_batch) continue;
+      // A cheap lower bound first: most layouts with parts lose against the best plain one.
       if (std::isfinite(enough_) && LeastStep(layout, micro_batch) >= enough_) continue;
       Alternative row = shape;
       row.layout = layout;

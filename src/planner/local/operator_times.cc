@@ -64,6 +64,9 @@ OperatorTimes::OperatorTimes(std::span<const Figure> figures) {
   for (size_t i = 0; i < kFigureKinds; ++i) {
     if (fastest[i] > 0) element_s_[i] = 1 / fastest[i];
   }
+  // The surfaces hold the logarithm of measured over expected time, on logarithms of the sizes: the
+  // formula carries the growth over orders of magnitude, and the surface only a correction, which
+  // stays constant outside the measured sizes.
   std::array<std::vector<SurfacePoint>, kFigureKinds> forward;
   std::array<std::vector<SurfacePoint>, kFigureKinds> backward;
   for (const Figure& figure : figures) {
@@ -82,6 +85,8 @@ OperatorTimes::OperatorTimes(std::span<const Figure> figures) {
   }
 }
 
+// Sizes have the meaning of `SizeNames(kind)`. A backward pass is taken as twice the forward work;
+// of a product these are the gradients of the input and of the weight.
 OperatorTime OperatorTimes::Formula(FigureKind kind, const std::array<double, 3>& sizes) const {
   const double elements = Elements(sizes) * element_s_[Index(kind)];
   switch (kind) {
@@ -95,6 +100,7 @@ OperatorTime OperatorTimes::Formula(FigureKind kind, const std::array<double, 3>
       return {6 * launch_.forward_s + work, 6 * launch_.backward_s + 2 * work};
     }
     case FigureKind::kAllReduce: {
+      // A ring: n - 1 steps that reduce and n - 1 that gather, each with 1 / n of the bytes.
       const double hops = 2 * std::max(1.0, sizes[0] - 1);
       return {hops * (kHop + sizes[1] / sizes[0] / kHopBytesPerSecond), 0};
     }

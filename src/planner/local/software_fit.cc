@@ -142,6 +142,7 @@ Result<MeasuredStep> StepOf(const Line& head, const Line& line) {
 }
 
 // Mean of log(predicted / measured), which the factor drives to zero.
+// Logarithms treat a prediction of twice and of half the measured time alike.
 double MeanError(const std::vector<MeasuredStep>& rows, const StepWithFactor& predict,
                  double factor) {
   double sum = 0;
@@ -200,6 +201,8 @@ Result<StackFactor> FitFactor(std::string name, const std::vector<MeasuredStep>&
         "no factor from 0.1 to 10 makes the predicted steps as long as the measured ones: the "
         "columns do not describe what was run");
   }
+  // Bisection on a logarithmic scale: 60 halvings reach the precision of a double. The steps never
+  // fall with the factor, so the root is unique up to rounding.
   for (int i = 0; i < 60; ++i) {
     const double middle = std::sqrt(low * high);
     (MeanError(rows, predict, middle) < 0 ? low : high) = middle;
@@ -226,6 +229,7 @@ Result<StackFactor> ParseStackFile(std::string_view text) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys)) continue;
     return wrong("unknown key " + Printable(key));
   }
+  // Unknown keys are refused before missing ones, so that a misspelt key is named.
   for (const std::string_view key : kKeys) {
     if (!json.contains(key)) return wrong(std::string(key) + " is missing");
   }

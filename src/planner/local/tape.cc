@@ -88,9 +88,13 @@ struct Saved {
   Block activated;
 };
 
+// Replays the allocations of the built-in trainer in their order, with the same pool. The order
+// decides the peak, so a change of the trainer's operators needs the same change here.
 class Tape {
  public:
   // A micro-batch forward and backward.
+  // Saved tensors stay until the backward of their layer; the layers' backwards run in reverse
+  // order and free them one by one.
   void Train(const Sizes& s, uint32_t layers) {
     std::vector<Saved> saved(layers);
     Block stream = Embed(s);

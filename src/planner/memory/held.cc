@@ -26,6 +26,7 @@ void HeldMicroBatches(const spec::Layout& layout, bool overlap_expert, uint32_t 
     case spec::PipelineSchedule::kZeroBubbleH1:
       break;
   }
+  // 1F1B: a stage runs a forward for itself and for each later stage before its first backward.
   if (chunks == 1) return fill(stages - stage + extra);
   // Warm-up walks the chunks in groups of `stages` micro-batches; then one comes for one that goes.
   const uint64_t units = std::min<uint64_t>(

@@ -68,6 +68,7 @@ void ColumnMatmul(const Streams& s, double outer, Replay& replay) {
   replay.Free(outer);
 }
 
+// The list is that of one dense FFN: the second product, the activation, the first product.
 void ReplayFfn(const Model& model, const MemoryKey& key, const MemorySizes& z, double width,
                Replay& replay) {
   const Streams s = StreamsOf(model, key, z);
@@ -108,6 +109,8 @@ void ReplayExperts(const Model& model, const MemoryKey& key, const MemorySizes& 
   }
 }
 
+// Backward in the order of execution: the output product, the attention kernel, the product for
+// queries, keys and values.
 void ReplayAttention(const Model& model, const MemoryKey& key, const MemorySizes& z,
                      Replay& replay) {
   const Streams s = StreamsOf(model, key, z);
@@ -130,6 +133,7 @@ struct Shape {
   double columns = 0;
 };
 
+// A set in a fixed array: a layer has few shapes, and the search calls this often.
 class ShapeSet {
  public:
   void Add(double rows, double columns) {
@@ -203,6 +207,8 @@ double FinalNormParameters(const Model& model) {
   return (model.normalization == spec::Normalization::kRms ? 1.0 : 2.0) * model.hidden;
 }
 
+// Backward runs FFN first and attention last. Frees below zero are saved tensors that end on the
+// way, so the peak is relative to all saved tensors.
 LayerMemory LayerMemoryOf(const Model& model, bool experts, const MemoryKey& key) {
   LayerMemory memory;
   for (const SavedTensor& tensor : SavedTensors(model, experts, key)) {

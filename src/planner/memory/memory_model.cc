@@ -46,6 +46,8 @@ double ExpertShards(const spec::Layout& layout) {
   return std::max(1.0, shards);
 }
 
+// Parameters of a rank after ZeRO: dense ones and experts are divided by different numbers of
+// replicas.
 double Sharded(const spec::Layout& layout, const RankParameters& parameters) {
   return parameters.dense / DenseShards(layout) + parameters.experts / ExpertShards(layout);
 }
@@ -110,6 +112,7 @@ MemoryModel::MemoryModel(const spec::Model& model, const spec::DeviceCluster& cl
   }
 }
 
+// FamilyOf compares texts, and most calls in a search repeat the same software.
 void MemoryModel::RememberFamily(const spec::Software& software) {
   if (software.framework == framework_ && software.release == release_) return;
   framework_ = software.framework;
@@ -144,6 +147,7 @@ double MemoryModel::PredictionSaved(const Layers& layers) const {
   return model_.multi_token_prediction_layers * (layer.saved + layers.ends.prediction_saved);
 }
 
+// With full recompute of some layers only, the others of the stage keep what recompute would drop.
 double MemoryModel::SparedBytes(const spec::Training& training, const Layers& layers,
                                 const Stage& stage) const {
   const uint32_t full_layers = training.recompute.full_layers;
@@ -195,6 +199,9 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
   return stage;
 }
 
+// Takes what the runs of the stage drop off its saved tensors, which StageOf has counted without
+// recompute, and notes the most that a rebuilt layer needs. A run may begin in one chunk and end in
+// the next, and the chunks hold different numbers of micro-batches.
 void MemoryModel::ApplyRuns(const spec::Training& training, const MemoryKey& bare_key,
                             uint32_t index, uint32_t first_chunk, std::span<const uint32_t> held,
                             Stage& stage) {
@@ -224,6 +231,7 @@ void MemoryModel::ApplyRuns(const spec::Training& training, const MemoryKey& bar
   }
 }
 
+// ZeRO stage 1 shards the optimizer, stage 2 the gradients too, and stage 3 the weights too.
 void MemoryModel::AddStates(const spec::Training& training, const StateBytes& bytes,
                             Stage& stage) const {
   const spec::Layout& layout = training.layout;
@@ -251,6 +259,8 @@ double MemoryModel::KeptOf(const spec::Training& training, const Layers& layers,
   return saved;
 }
 
+// The largest live set beyond states and saved tensors at each moment that can be the peak. The
+// moments exclude each other, so AddPeak takes their maximum and not their sum.
 MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, const Layers& layers,
                                             const Stage& stage) const {
   const spec::Layout& layout = training.layout;
@@ -269,6 +279,7 @@ MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, cons
   m.boundary = layout.pipeline > 1 ? layers.ends.boundary : 0;
   const bool gathers = layout.zero_stage >= 3 && DenseShards(layout) > 1;
   if (gathers) {
+    // The weights of two layers and the gradient of one, of two bytes each.
     m.gathered_layer = (2 + 2 + 2) * unit;
     if (family_ == Family::kDeepSpeed || family_ == Family::kOldMegatron) {
       const double largest = double{1} * model_.hidden * model_.ffn_hidden / layout.tensor;
@@ -310,6 +321,8 @@ void MemoryModel::AddConstants(const spec::Training& training, const Layers& lay
   }
 }
 
+// The breakdown shows the parts of the moment that is the peak. In the optimizer step no
+// activations are left, so that moment replaces them.
 void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
                           const StateBytes& bytes, Stage& stage) const {
   const spec::Layout& layout = training.layout;
@@ -336,6 +349,8 @@ void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
   }
 }
 
+// Fills chunks_ and chunk_begins_ for the layout and returns the micro-batches of a step. The small
+// subtraction keeps an exact quotient from being rounded up.
 uint32_t MemoryModel::Prepare(const spec::Training& training) {
   const spec::Layout& layout = training.layout;
   RememberFamily(training.software);
@@ -406,6 +421,8 @@ void MemoryModel::Rooms(const spec::Training& training, std::vector<StageRoom>& 
   }
 }
 
+// Bisection over whole bytes: what the GPU shows never falls when more is allocated. About 40
+// evaluations of a cheap formula, instead of its inverse for each family of frameworks.
 Bytes MemoryModel::MostAllocated(const spec::Training& training, Bytes limit,
                                  std::span<const StageRoom> rooms) {
   RememberFamily(training.software);

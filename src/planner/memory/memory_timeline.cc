@@ -25,6 +25,7 @@ std::vector<PipelineTask> Tasks(const spec::Layout& layout, const Evaluation& ev
   }
   PipelineShape shape;
   shape.schedule = layout.schedule;
+  // `SimulatePipeline` leaves out DualPipe; 1F1B is drawn in its place.
   if (shape.schedule == spec::PipelineSchedule::kDualPipe) {
     shape.schedule = spec::PipelineSchedule::kOneForwardOneBackward;
   }

@@ -18,6 +18,9 @@ struct Rates {
   double dollars = 0;
 };
 
+// A run's days and dollars are taken to grow in proportion to its step, so one estimate with a step
+// of one second and any layout that uses all devices gives the factor of each count. Without tokens
+// the step itself is what is compared, and its cost in dollars.
 Result<Rates> RatesOf(const PlanRequest& job, uint32_t devices, const Goal& goal) {
   const double price = job.cluster.device.dollars_per_hour;
   if (goal.run.tokens <= 0) return Rates{1, devices * price / 3'600};
@@ -39,6 +42,8 @@ Result<Rates> RatesOf(const PlanRequest& job, uint32_t devices, const Goal& goal
 
 std::vector<uint32_t> GpuCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high) {
   CHECK(low >= 1 && low <= high);
+  // Counts are whole islands on whole nodes, or parts of one unit. Powers of two and small odd
+  // multiples of them are the counts that layouts divide; the two ends are always among them.
   const uint32_t unit = std::lcm(std::max(1u, cluster.island), cluster.devices_per_node);
   std::vector<uint32_t> counts;
   const auto add = [&](uint64_t devices) {

@@ -13,6 +13,8 @@ constexpr double kRounding = 1 - 1e-12;
 
 class Knapsack {
  public:
+  // The items in ascending order of their best rate: the greedy bound then takes them in this
+  // order.
   Knapsack(std::span<const RecomputeItem> items, double needed, RecomputeTime below, uint32_t first)
       : items_(items), needed_(needed), first_(first), best_time_(below) {
     CHECK(items.size() <= kMostItems);
@@ -58,6 +60,10 @@ class Knapsack {
     return bound < best_time_;
   }
 
+  // Decides the item at `depth`: from the number of layers that suffices down to none. IsOpen ends
+  // the loop early, since fewer layers of a cheap item only move bytes to items with worse rates.
+  // The device's seconds alone make the bound; the launches that are already chosen still count in
+  // total().
   void Descend(size_t depth, double freed, RecomputeTime time) {
     ++effort_;
     if (freed >= needed_) {
@@ -127,6 +133,8 @@ std::optional<RecomputePlan> ChooseRecompute(std::span<const RecomputeItem> item
   return plan;
 }
 
+// Gift wrapping from the origin: at most as many rounds as choices. Rates do not fall from step to
+// step.
 std::vector<FreedAtRate> HullOf(std::vector<LayerChoice> choices) {
   std::vector<FreedAtRate> steps;
   LayerChoice at;

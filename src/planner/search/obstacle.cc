@@ -39,6 +39,8 @@ PlanRequest WithoutLimits(const PlanRequest& job) {
   return free;
 }
 
+// Another search of the same space, which is needed only where the first one found nothing. It
+// keeps no regions and reports no progress: only its best and its smallest layout are used.
 Outcome BestOf(const PlanRequest& job, const PlanOptions& options) {
   Options search = options.search;
   search.keep = 1;
@@ -77,6 +79,8 @@ std::optional<Obstacle> LimitOf(const PlanRequest& job, const PlanOptions& optio
   }
   const bool late = job.deadline_days && days > *job.deadline_days;
   const bool dear = job.budget_dollars && dollars > *job.budget_dollars;
+  // The fastest layout decides on the deadline and the cheapest on the budget. Where each of them
+  // meets its own limit, no single layout meets both.
   obstacle.cause = late && dear ? Cause::kDeadlineAndBudget
                    : late       ? Cause::kDeadline
                    : dear       ? Cause::kBudget
@@ -154,6 +158,7 @@ Obstacle FindObstacle(const PlanRequest& job, const Outcome& outcome, const Plan
     return obstacle;
   }
   if (std::optional<Obstacle> limit = LimitOf(job, options)) {
+    // A search that ended at its limit proves the absence of nothing.
     if (outcome.limited) limit->cause = Cause::kNotFound;
     return *limit;
   }

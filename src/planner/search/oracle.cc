@@ -77,6 +77,7 @@ class FromEvaluator : public Oracle {
     relaxed_ = training;
     relaxed_.stage_recompute.clear();
     relaxed_.recompute = {};
+    // Full recompute in every layer keeps least, so what does not fit with it fits with no choice.
     relaxed_.recompute.kind = spec::RecomputeKind::kFull;
     return memory_.MayFit(relaxed_, Bytes(limit_));
   }
@@ -105,6 +106,8 @@ class FromEvaluator : public Oracle {
   double StagesBound(const Training& training) override {
     relaxed_ = training;
     Relax(relaxed_);
+    // The states are still open, so the gradients' traffic and the optimizer are left out, and so
+    // are straggling nodes.
     const StepBreakdown& parts = placed_.Parts(relaxed_);
     return (parts.total() - parts.straggle - parts.data_exposed - parts.optimizer).count();
   }
@@ -142,6 +145,8 @@ class FromEvaluator : public Oracle {
     relaxed_.recompute.kind = spec::RecomputeKind::kFull;
     relaxed_.batch.micro = 1;
     memory_.Evaluate(relaxed_, evaluation_);
+    // The fullest stage holds at least the mean. The sum of the states does not depend on the split
+    // of the layers, which is still open here.
     int64_t bytes = 0;
     for (const StageEvaluation& stage : evaluation_.stages) {
       bytes += (stage.memory.weights + stage.memory.gradients + stage.memory.optimizer).count();
@@ -160,6 +165,7 @@ class FromEvaluator : public Oracle {
     return evaluation_.device_memory.count();
   }
 
+  // The cheapest value of every choice below the stages: no recompute, no offload, no sharding.
   static void Relax(Training& training) {
     training.recompute = {};
     training.offload = spec::Offload::kNone;

@@ -54,6 +54,9 @@ const T& Pick(const std::vector<T>& list, uint64_t& seed) {
   return list[seed % list.size()];
 }
 
+// Checks the regions of one task. A region's bound is computed again from its training, compared
+// with the final best, and compared with sampled layouts of the region. The samples depend on the
+// region's number alone, so the result is the same with any number of threads.
 class Prover {
  public:
   Prover(const PlanRequest& job, Oracle& oracle, const std::vector<Shape>& shapes,
@@ -154,6 +157,7 @@ class Prover {
     const double to_beat = ToBeat(outcome_, shape, keep_);
     const double bound = TimeBound(region, std::max(to_beat, region.bound));
     if (bound < region.bound * (1 - kRounding)) Gap(region, "the bound is lower computed again");
+    // Written as a negation, so that a NaN is reported too.
     if (!(bound >= to_beat * (1 - kRounding))) {
       Gap(region, "its bound of " + std::to_string(bound) + " s is below the best");
     }
@@ -217,6 +221,8 @@ class Prover {
   }
 
   void CheckFramework(const Region& region) {
+    // A region with more points than orders has all recomputes: the search rejected it by the first
+    // and the last one, and here all of them are checked.
     std::vector<Recompute> recomputes = {region.training.recompute};
     if (region.points > orders_.size()) {
       recomputes = recomputes_;
@@ -246,6 +252,8 @@ class Prover {
 
 Proof Prove(const PlanRequest& job, const OracleFactory& factory, const Outcome& outcome,
             const Options& options) {
+  // The sum of all regions and evaluated points must equal the number of points, which is counted
+  // independently by the sizes of the lists.
   CHECK(!outcome.cancelled && !outcome.limited);
   Proof proof;
   proof.space_points = CountPoints(job);

@@ -29,6 +29,8 @@ constexpr uint64_t kShareOfUniform = 2;
 // Layouts that a first look takes of a family: enough to find one that fits in most.
 constexpr uint64_t kLook = 2'000;
 
+// Of equal objectives the layout with less memory is better. Where that is equal too, the order of
+// the merge decides, which does not depend on threads.
 bool Better(const Candidate& a, const Candidate& b) {
   if (a.objective != b.objective) return a.objective < b.objective;
   return a.memory_bytes < b.memory_bytes;
@@ -40,6 +42,10 @@ struct Family {
   double bound = kNever;  // of the objective
 };
 
+// The families in the order of their bounds, which are the least over their shapes and
+// micro-batches. The bound is multiplied by the weight of the count of GPUs, so that families on
+// different numbers of GPUs compare by the objective. The sort is stable, so equal bounds keep the
+// order of the shapes.
 std::vector<Family> FamiliesOf(const PlanRequest& job, const std::vector<Shape>& shapes,
                                Oracle& oracle, uint64_t& calls) {
   std::vector<Family> families;
@@ -72,6 +78,8 @@ bool IsOfFamily(const Candidate& candidate, const Shape& shape) {
          layout.expert == shape.expert && layout.expert_tensor == shape.expert_tensor;
 }
 
+// The list holds one layout of each family, so that the alternatives that a plan shows differ in
+// more than their order. upper_bound inserts after equals: of equals the first one found wins.
 void MergeBest(const FamilySearch& family, const Shape& shape, uint32_t keep, Outcome& outcome) {
   if (family.best().step_s == kNever) return;
   std::vector<Candidate>& best = outcome.best;
@@ -81,6 +89,8 @@ void MergeBest(const FamilySearch& family, const Shape& shape, uint32_t keep, Ou
   if (best.size() > keep) best.pop_back();
 }
 
+// Requires calls in the order of the families, also where they were searched in parallel: the
+// regions and the list of the best are in the order of the merge.
 void Merge(FamilySearch& family, const Shape& shape, uint32_t keep, Outcome& outcome) {
   for (size_t rule = 0; rule < kRules; ++rule) outcome.points[rule] += family.points[rule];
   outcome.oracle_calls += family.calls;
@@ -170,6 +180,7 @@ class TreeSearch {
 
   // Of all that is not settled when the families from `begin` on are not begun.
   double OpenBound(size_t begin) const {
+    // The searches of a part leave layouts out that may be faster, so only the root bound holds.
     if (!whole_) return families_.front().bound;
     double bound = std::min(outcome_.open_bound, families_[begin].bound);
     for (const Cut& cut : cut_) bound = std::min(bound, cut.search->open_bound());
@@ -188,6 +199,7 @@ class TreeSearch {
       const uint64_t part = PartOf(count);
       std::vector<size_t> families;
       for (size_t i = 0; i < count; ++i) {
+        // A family is searched again only with more effort than last time.
         if (part <= cut_[i].effort) return true;
         families.push_back(cut_[i].family);
       }
@@ -213,6 +225,9 @@ class TreeSearch {
   }
 
   // Each of the families may take `effort`.
+  // The threshold and the list of the best are fixed while the round is in progress. A family
+  // therefore sees only results of earlier rounds, and its work is the same whichever thread does
+  // it, and in whichever order. Each task writes its own entry of `searches`.
   void Round(const std::vector<size_t>& families, uint64_t effort) {
     const bool full = outcome_.best.size() >= options_.keep;
     const double threshold = full ? outcome_.best.back().objective : kNever;
@@ -240,6 +255,8 @@ class TreeSearch {
     for (size_t i = 0; i < families.size(); ++i) {
       spent_ += searches[i]->effort();
       const Shape& shape = shapes_[families_[families[i]].begin];
+      // A family that was cut is merged with its best layout only. Its points are counted when it
+      // is settled, or at the end, since a later search of it counts all of them again.
       if (searches[i]->open_bound() < kNever) {
         MergeBest(*searches[i], shape, options_.keep, outcome_);
         cut_.push_back({families[i], effort, std::move(searches[i])});
@@ -253,6 +270,8 @@ class TreeSearch {
     Merge(search, shapes_[families_[family].begin], options_.keep, outcome_);
   }
 
+  // The families from `begin` on have not been begun. They are in the order of their bounds, so the
+  // first bound holds for all.
   void LeaveFrom(size_t begin) {
     StageLists stages;
     for (size_t i = begin; i < families_.size(); ++i) {
@@ -311,6 +330,8 @@ uint64_t Outcome::total_points() const {
   return std::accumulate(points.begin(), points.end(), uint64_t{0});
 }
 
+// Without a layout there is nothing to compare: either the search was complete and nothing fits, or
+// nothing is known.
 double Outcome::gap() const {
   if (best.empty()) return open_bound == kNever ? 0 : 1;
   const double objective = best.front().objective;
@@ -324,6 +345,8 @@ class FirstSearches {
  public:
   FirstSearches(const Options& options, std::vector<std::unique_ptr<Oracle>>& oracles)
       : options_(options), oracles_(oracles) {
+    // The whole search visits every region again, so the regions of these searches would count
+    // twice.
     options_.keep_regions = false;
     if (options.progress) {
       options_.progress = [&options](Standing standing) {
@@ -354,6 +377,9 @@ class FirstSearches {
 }  // namespace
 
 Outcome Search(const PlanRequest& job, const OracleFactory& factory, const Options& options) {
+  // Up to three searches, each of which starts from the list of the one before: a short look at
+  // every family, the space with one recompute for all stages, and the whole space. The first two
+  // only lower the threshold of the last one, which alone determines counts, regions and bounds.
   CHECK(options.keep >= 1 && options.workers >= 1);
   std::vector<std::unique_ptr<Oracle>> oracles;
   for (size_t i = 0; i < options.workers; ++i) oracles.push_back(factory());

@@ -220,6 +220,7 @@ Status SetWord(std::string_view key, std::string_view value, Fixed& fixed) {
     ASSIGN_OR_RETURN(fixed.offload, ParseWord(key, value, kOffloads));
   } else if (key == "recompute") {
     fixed.stage_recompute.clear();
+    // A list of runs is recognised by its separators; "full:2" alone applies to all stages.
     const bool runs = value.find_first_of("/@.") != std::string_view::npos ||
                       (value.find(':') != std::string_view::npos && !value.starts_with("full:"));
     if (runs) return ParseByStage(value, fixed);
@@ -241,6 +242,7 @@ Status SetWord(std::string_view key, std::string_view value, Fixed& fixed) {
   return {};
 }
 
+// Short and long names are equal. An unknown key names the nearest known one, else all of them.
 Status SetKey(std::string_view key, std::string_view value, Fixed& fixed) {
   for (const auto& [word, name] : kShort) {
     if (word == key) key = name;
@@ -263,6 +265,8 @@ Status SetKey(std::string_view key, std::string_view value, Fixed& fixed) {
   return NotFound(text);
 }
 
+// What is not fixed keeps the value of the training. Layers of each stage belong to one number of
+// stages, so a change of that number drops them.
 void Overwrite(const Fixed& fixed, spec::Training& training) {
   spec::Layout& layout = training.layout;
   layout.tensor = fixed.tensor.value_or(layout.tensor);

@@ -31,6 +31,8 @@ std::vector<uint32_t> Sizes(uint32_t number, const std::optional<uint32_t>& fixe
   return {};
 }
 
+// Heads and FFN columns are split evenly. Key-value groups are either split evenly or replicated
+// evenly, so one of the two numbers must divide the other.
 bool IsLegalTensor(const spec::Model& model, uint32_t tensor) {
   if (model.heads % tensor != 0) return false;
   if (model.ffn_hidden > 0 && model.ffn_hidden % tensor != 0) return false;
@@ -38,6 +40,8 @@ bool IsLegalTensor(const spec::Model& model, uint32_t tensor) {
   return tensor % groups == 0 || groups % tensor == 0;
 }
 
+// A ring divides the sequence into two pieces for each rank. The all-to-all redistributes heads, so
+// the heads of a tensor rank must be divisible.
 std::vector<ContextKind> ContextKinds(const PlanRequest& job, uint32_t tensor, uint32_t context) {
   if (context == 1) return {ContextKind::kRing};
   std::vector<ContextKind> kinds;
@@ -50,6 +54,8 @@ std::vector<ContextKind> ContextKinds(const PlanRequest& job, uint32_t tensor, u
   return kinds;
 }
 
+// The ranks of one pipeline stage hold the experts; the product of both expert sizes must divide
+// their number. The product is 64-bit, as both factors may be large in a fixed request.
 void AddExpertShapes(const PlanRequest& job, Shape shape, std::vector<Shape>& shapes) {
   if (!job.model.experts) {
     if (job.fixed.expert.value_or(1) != 1 || job.fixed.expert_tensor.value_or(1) != 1) return;
@@ -143,6 +149,9 @@ std::vector<uint32_t> UnevenLayers(uint32_t layers, uint32_t chunks, uint32_t fi
   return split;
 }
 
+// The planner's rule first (an empty list of layers), then splits that relieve the ends, where
+// embedding and loss are. Splits that equal an earlier one are left out, so that no layout is
+// counted twice.
 void AddSplits(const PlanRequest& job, const Shape& shape, Stages stages,
                std::vector<Stages>& choices) {
   const uint32_t chunks = shape.pipeline * stages.virtual_pipeline;
@@ -251,6 +260,7 @@ std::vector<Stages> StageChoices(const PlanRequest& job, const Shape& shape, uin
       AddSplits(job, shape, {schedule, chunks, {}, overlap}, choices);
     }
   };
+  // With a single stage all schedules are the same.
   add(PipelineSchedule::kOneForwardOneBackward, 1);
   if (shape.pipeline == 1) return choices;
   add(PipelineSchedule::kGpipe, 1);
@@ -267,6 +277,8 @@ std::vector<Stages> StageChoices(const PlanRequest& job, const Shape& shape, uin
   return choices;
 }
 
+// The key has just what StageChoices depends on. A reference into the map stays valid when entries
+// are added.
 const std::vector<Stages>& StageLists::Of(const PlanRequest& job, const Shape& shape,
                                           uint32_t micro_batch) {
   const bool divides = StepMicroBatches(job, shape, micro_batch) % shape.pipeline == 0;
@@ -277,6 +289,8 @@ const std::vector<Stages>& StageLists::Of(const PlanRequest& job, const Shape& s
   return found->second;
 }
 
+// With one replica there is nothing to shard, so every ZeRO stage is the same layout; only a fixed
+// one is kept.
 std::vector<States> StateChoices(const PlanRequest& job, const Shape& shape) {
   std::vector<States> choices;
   const uint32_t replicas = shape.data * shape.context;
@@ -303,6 +317,9 @@ std::vector<States> StateChoices(const PlanRequest& job, const Shape& shape) {
   return choices;
 }
 
+// Lighter choices come before heavier ones, so that a lighter one that fits settles the heavier
+// ones. The numbers of full layers ascend, as the bisection in FamilySearch::SkipFull requires; 0
+// means all layers and is last.
 std::vector<Recompute> RecomputeChoices(const PlanRequest& job, const Shape& shape) {
   if (job.fixed.recompute) return {*job.fixed.recompute};
   std::vector<Recompute> choices(1);
@@ -340,6 +357,8 @@ bool IsLighter(const Recompute& first, const Recompute& second) {
          (!a.mla_up_projection || b.mla_up_projection) && (!a.mlp || b.mlp) && (!a.moe || b.moe);
 }
 
+// Orders are equal if every dimension with more than one rank has the same stride. The usual order
+// stands for its class, so it is first and wins a tie.
 std::vector<spec::PlacementOrder> Orders(const PlanRequest& job, const Shape& shape) {
   if (job.fixed.order) return {*job.fixed.order};
   spec::Training training;

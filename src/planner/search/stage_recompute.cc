@@ -16,6 +16,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Whole bytes are cut off part by part: so many may be lost.
 constexpr double kCutBytes = 16;
 
+// Layers of one kind cost and free the same: bit 0 is set with experts, bit 1 with a sliding
+// window.
 uint32_t KindOf(const spec::Model& model, uint32_t layer) {
   const auto& window = model.sliding_window;
   const bool narrow = window && window->every > 0 && layer % window->every == window->every - 1;
@@ -34,6 +36,9 @@ RecomputeModules Union(RecomputeModules a, const RecomputeModules& b) {
 
 }  // namespace
 
+// Flash attention stores no attention scores, so the recompute of core attention frees nothing
+// there. Modules that free nothing in this job are left out, since each one doubles the number of
+// sets.
 std::vector<RecomputeModules> SingleModules(const PlanRequest& job) {
   const spec::Model& model = job.model;
   bool dense = false;
@@ -53,6 +58,8 @@ std::vector<RecomputeModules> SingleModules(const PlanRequest& job) {
   return modules;
 }
 
+// kinds_before_ holds prefix sums, so that the number of layers of a kind in any range is one
+// subtraction.
 RecomputeChooser::RecomputeChooser(const PlanRequest& job)
     : model_(job.model),
       modules_(SingleModules(job)),
@@ -81,6 +88,9 @@ RecomputeChooser::RecomputeChooser(const PlanRequest& job)
   sums_.resize(modules_.size() + 1);
 }
 
+// The measures depend on the layout only through the fields compared here, so they are computed
+// once for many ZeRO stages, splits and chunk counts. There is one entry for each evaluator,
+// because the exact one and the one for bounds have different figures for the same layout.
 void RecomputeChooser::Find(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare) {
   const auto found =
       std::find_if(measured_.begin(), measured_.end(),
@@ -104,6 +114,9 @@ void RecomputeChooser::Find(Evaluator& evaluator, MemoryModel& memory, const spe
   Measure(evaluator, memory, bare);
 }
 
+// Measures each module alone, on the first layer of each kind. The freed bytes of several modules
+// are added up, as they hold different tensors; the live bytes of a rebuilt layer are not additive,
+// so they are measured for each set.
 void RecomputeChooser::Measure(Evaluator& evaluator, MemoryModel& memory,
                                const spec::Training& bare) {
   with_ = bare;
@@ -143,6 +156,8 @@ void RecomputeChooser::Measure(Evaluator& evaluator, MemoryModel& memory,
   AddHulls();
 }
 
+// The hull of a kind bounds every mix of choices over its layers from below. It uses device seconds
+// only: launch seconds can be hidden behind them, so to leave them out keeps the bound valid.
 void RecomputeChooser::AddHulls() {
   std::vector<LayerChoice> choices;
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -164,6 +179,10 @@ void RecomputeChooser::AddHulls() {
   }
 }
 
+// A fractional relaxation: each layer takes any part of any step of its kind's hull. A layer that
+// holds `held` micro-batches frees so many times the bytes at the cost of one recompute, hence the
+// rate is divided by it. The result is lowered by the rounding of the sums, so that it stays a
+// bound.
 double RecomputeChooser::LeastOf(uint32_t stage, const StageRoom& room, double most) {
   if (room.beside + room.at_step > most) return kNever;
   const double needed =
@@ -188,6 +207,8 @@ double RecomputeChooser::LeastOf(uint32_t stage, const StageRoom& room, double m
   return kRounding * LeastSeconds(steps_, needed);
 }
 
+// Splits the step without recompute into the compute of the slowest stage and a rest that recompute
+// does not shorten. Straggling nodes and exposed offload are left out, so the sum is a lower bound.
 RecomputeChooser::StepRule RecomputeChooser::RuleOf(Evaluator& evaluator) {
   const StepBreakdown& parts = evaluator.Parts(bare_);
   evaluator.Stages(bare_, stages_);
@@ -211,6 +232,9 @@ RecomputeChooser::StepRule RecomputeChooser::RuleOf(Evaluator& evaluator) {
   return rule;
 }
 
+// Fills sums_[module][n]: the cost and the freed bytes of the module in the first n layers of the
+// stage, in the order in which the stage's chunks hold them. The last entry of sums_ is the whole
+// layer.
 void RecomputeChooser::SumLayers(const spec::Training& bare, uint32_t stage,
                                  const StageRoom& room) {
   const spec::Layout& layout = bare.layout;
@@ -237,6 +261,8 @@ void RecomputeChooser::SumLayers(const spec::Training& bare, uint32_t stage,
   for (Sums& sums : sums_) sums.least_rate = LeastRate(sums.device_s, sums.bytes);
 }
 
+// Converts the number of first layers of each module into consecutive runs with a constant set of
+// modules: a new run begins where the next module ends. Whole layers come first.
 void RecomputeChooser::AddRuns(uint32_t stage, const Best& best,
                                std::vector<RecomputeRun>& runs) const {
   uint32_t begin = 0;
@@ -259,6 +285,11 @@ void RecomputeChooser::AddRuns(uint32_t stage, const Best& best,
   }
 }
 
+// Tries each set of modules without whole layers, then 1, 2, ... whole layers with the largest sets
+// for the rest. What must be freed depends on the set, because the tensors of one rebuilt layer
+// need room too: that is why the sets are enumerated, and why the knapsack solves each one alone.
+// With whole layers the live bytes are those of a whole layer for every set, so subsets of a set
+// add nothing. `below` is the best time so far and prunes all later calls.
 double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double most,
                                      RecomputeTime without, double enough_s,
                                      std::vector<RecomputeRun>& runs) {
@@ -304,6 +335,7 @@ double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, doub
   for (uint32_t full = 1; full < most_full; ++full) {
     const RecomputeTime start{without.device_s + whole.device_s[full],
                               without.launch_s + whole.launch_s[full]};
+    // Each further whole layer only adds time, so no later number can be better.
     if (!(start < below)) break;
     const double rest = bytes - whole.bytes[full];
     RecomputeTime least = start;
@@ -323,6 +355,7 @@ double RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64
   training.recompute = {};
   training.recompute.kind = RecomputeKind::kByStage;
   training.stage_recompute.clear();
+  // Recompute by stage is not combined with offload of activations (see the README).
   if (training.offload == spec::Offload::kActivations) return kNever;
   bare_ = training;
   bare_.recompute = {};
@@ -339,6 +372,8 @@ double RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64
     least_s_.push_back(LeastOf(i, rooms_[i], most));
     if (least_s_.back() == kNever) return kNever;
   }
+  // The bound of the step: the slowest stage with its least recompute, in all micro-batches, and
+  // the rest. Only a layout whose bound is below `enough` gets an exact choice.
   const StepRule rule = RuleOf(evaluator);
   double slowest = 0;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
@@ -354,6 +389,8 @@ double RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     SumLayers(bare_, i, rooms_[i]);
     const auto& [forward_s, backward] = stages_[i];
+    // Where recompute lengthens its stage only by a share, the stage may recompute for longer
+    // before it exceeds the longest time.
     const double spare = std::max(0.0, longest - forward_s - backward.device_s) / rule.share;
     const double enough_s = std::max(backward.device_s + spare, longest - forward_s);
     const RecomputeTime without{backward.device_s, backward.launch_s};

@@ -111,6 +111,7 @@ std::string DoesNotFit(PlanRequest job, const PlanOptions& options) {
 }
 
 // The rule that a fully or partly named layout breaks, if any.
+// Open sizes are 1 here, so a rule that is broken is broken by what is named.
 std::string BrokenRule(const Plan& plan, const Fixed& named) {
   spec::Training training = plan.job.base;
   training.layout = {};
@@ -197,6 +198,7 @@ std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& opti
   if (plan.best.empty()) return text;
   const Proposal& best = plan.best.front();
   const double slower = other.evaluation.step.count() / best.evaluation.step.count() - 1;
+  // GPU time a step: the ratio of the steps times the ratio of the GPUs.
   const double dearer = (1 + slower) * other.cluster.devices / best.cluster.devices - 1;
   if (other.cluster.devices != best.cluster.devices) {
     text += " It takes " + WithThousands(other.cluster.devices) + " GPUs instead of " +

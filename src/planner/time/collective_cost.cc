@@ -21,6 +21,9 @@ double IslandSeconds(const Links& links, Collective collective, double bytes, do
   return latency + (through + links.island_root_bytes * std::sqrt(through)) / rate;
 }
 
+// A group over several islands. Within an island all members send at once, so the ring's rate is
+// that of all their network cards together, but no more than a link inside. An all-reduce takes the
+// faster of ring and tree: the tree has fewer hops for small messages.
 double AcrossSeconds(const Links& links, Collective collective, double bytes, Group group) {
   const double ranks = group.ranks;
   const double members = IslandMembers(links, group);
@@ -99,6 +102,8 @@ double CollectiveSeconds(const Links& links, Collective collective, double bytes
   if (group.ranks <= 1 || bytes <= 0) return 0;
   if (!links.any_placement) return PlacedSeconds(links, collective, bytes, group);
   // The smallest stride of each number of members that an island can have of the group.
+  // Costs depend on the stride by the number of members in an island alone, or else grow with it.
+  // So the candidates are few, not all strides.
   double best = std::numeric_limits<double>::infinity();
   for (uint32_t stride = 1; stride <= links.island;) {
     best = std::min(best, PlacedSeconds(links, collective, bytes, {group.ranks, stride}));

@@ -91,6 +91,8 @@ double AttentionRate(const AttentionConstants& attention, AttentionKernels kerne
   return share * attention.forward_flops_per_s * std::pow(narrow, attention.head_exponent);
 }
 
+// Backward counts as 2.5 times the forward. The last blocks of a head run on few units (`tail`);
+// the hypotenuse joins work and tail smoothly, as the larger of the two dominates.
 OperatorSeconds TimeOfAttention(const DeviceMatrix& matrix, const spec::Operator& op,
                                 AttentionKernels kernels) {
   const AttentionConstants& attention = matrix.attention;
@@ -147,6 +149,8 @@ double GroupedShare(const DeviceMatrix& matrix, const spec::Operator& op) {
   return matrix.grouped_share + (1 - matrix.grouped_share) * whole;
 }
 
+// Three products of one operator: forward, the gradient of the input and the gradient of the
+// weights. A low precision applies only to operators that support it; the others run in bf16.
 OperatorSeconds TimeOfMatmul(const DeviceMatrix& matrix, const spec::Operator& op,
                              Precision precision) {
   const bool low = op.low_precision && matrix.product(precision).operand_bytes < 2;
@@ -193,6 +197,9 @@ double MatmulSeconds(const DeviceMatrix& matrix, const MatmulConstants& constant
   double best = 1e30;
   for (const Tile& tile : kTiles) {
     const double tiles = groups * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
+    // Between a smooth fill of the units and whole waves of tiles, by the fitted share. The fastest
+    // tile is taken for each product; below, the operands' bytes over the bandwidth are a lower
+    // bound.
     const double filled = tiles / matrix.compute_units;
     const double waves = (1 - constants.wave_rounding) * std::max(filled, 1.0) +
                          constants.wave_rounding * std::ceil(filled);

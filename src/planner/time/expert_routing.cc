@@ -19,6 +19,7 @@ double MissChance(double all, double marked, uint32_t taken) {
 }
 
 // Ways to choose `taken` of `all`, as a logarithm.
+// A logarithm, since the counts themselves can exceed a double.
 double LogWays(double all, double taken) {
   double sum = 0;
   for (double i = 1; i <= taken; ++i) sum += std::log((all - taken + i) / i);
@@ -26,6 +27,9 @@ double LogWays(double all, double taken) {
 }
 
 // Chance that a token visits a place with `held` experts.
+// All choices are taken as equally likely, as a balanced router makes them. With groups, a token
+// first chooses groups and then experts within these; the chance that j of the place's own groups
+// are among the chosen ones is hypergeometric.
 double VisitChance(const spec::Experts& experts, double held) {
   const double groups = experts.groups;
   const double chosen = experts.groups_top_k;
@@ -43,6 +47,9 @@ double VisitChance(const spec::Experts& experts, double held) {
   return chance;
 }
 
+// A token's experts are top_k in sequence, and the next token goes on behind them, modulo the
+// number of experts. The starts repeat after count / gcd tokens, so the mean over one period is
+// exact.
 double ConsecutivePlaces(const spec::Experts& experts, double held) {
   const uint32_t starts = experts.count / std::gcd(experts.count, experts.top_k);
   double sum = 0;

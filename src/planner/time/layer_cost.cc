@@ -82,12 +82,14 @@ void AddTensor(const spec::Model& model, const Links& links, const SoftwareStack
     return;
   }
   if (key.role == LayerRole::kLoss) {
+    // The loss over a divided vocabulary needs three small all-reduces of one fp32 value a token.
     const double sums =
         3 * CollectiveSeconds(links, Collective::kAllReduce, 4 * Tokens(model, slice), group);
     cost.tensor_forward_s += sums + (slice.sequence_parallel ? gather : 0);
     cost.tensor_backward_s += slice.sequence_parallel ? scatter + gather * beside : reduce;
     return;
   }
+  // Routed experts are reached by all-to-all and have no pair of their own in the tensor group.
   const bool dense_ffn = !key.kind.experts || (model.experts && model.experts->shared > 0);
   const double pairs = dense_ffn ? 2 : 1;
   cost.tensor_forward_s += pairs * around * exposed;
@@ -98,6 +100,7 @@ void AddTensor(const spec::Model& model, const Links& links, const SoftwareStack
                                 : pairs * reduce * beside;
 }
 
+// For latent attention, keys and values are counted for all heads of the rank.
 void AddContext(const spec::Model& model, const Links& links, const LayerKey& key,
                 double attention_forward_s, double attention_backward_s, LayerCost& cost) {
   const spec::LayerSlice& slice = key.slice;
@@ -156,6 +159,8 @@ struct Dispatch {
 // Seconds of one all-to-all that compute waits for.
 double ExposedSeconds(const Links& links, const SoftwareStack& stack, const Dispatch& dispatch,
                       Group group) {
+  // A dispatch that merges copies sends a token once to each place that has one of its experts,
+  // instead of once for each expert.
   double copies = dispatch.experts->top_k;
   const double islands = std::ceil(double(group.ranks) / IslandMembers(links, group));
   if (dispatch.merges && group.ranks > 1) {
@@ -180,6 +185,8 @@ double BestExposedSeconds(Links links, const SoftwareStack& stack, const Dispatc
   double best = ExposedSeconds(links, stack, dispatch, {ranks, links.island + 1});
   for (uint32_t stride = 1; stride <= links.island;) {
     best = std::min(best, ExposedSeconds(links, stack, dispatch, {ranks, stride}));
+    // The next stride at which the number of members in an island changes: only these can have
+    // another cost.
     stride = links.island / (links.island / stride) + 1;
   }
   return best;
@@ -213,6 +220,7 @@ void AddExperts(const spec::Model& model, const DeviceMatrix& matrix, const Link
     dispatch.gather_s =
         CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
   }
+  // Dispatch and combine: two exchanges in either pass.
   const double each = links.any_placement ? BestExposedSeconds(links, stack, dispatch, slice.expert)
                                           : ExposedSeconds(links, stack, dispatch,
                                                            {slice.expert, key.expert_stride});
@@ -295,6 +303,8 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
   if (key.role == LayerRole::kLayer) {
     AddContext(model, links, key, attention_forward_s, attention_backward_s, cost);
     AddExperts(model, matrix, links, stack, key, cost);
+    // A recomputed forward repeats its collectives: all of them with full recompute, else those of
+    // the experts where these run again.
     const bool full = key.recompute == RecomputeKind::kFull;
     if (full) cost.recompute_s += cost.tensor_forward_s + cost.context_forward_s;
     if (moe_again > 0) cost.recompute_s += cost.expert_forward_s;

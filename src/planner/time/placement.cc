@@ -40,6 +40,9 @@ Group ExpertGroup(const Layout& layout) {
 
 Group StageNeighbours(const Layout& layout) { return {2, Stride(layout, Dimension::kPipeline)}; }
 
+// Dense weights are replicated over data and context together. Where the two are not adjacent in
+// the order, no one stride describes the group; the one chosen puts about the same number of
+// members into an island.
 Group DenseReplicas(const Layout& layout, uint32_t island) {
   Group inner{layout.context, Stride(layout, Dimension::kContext)};
   Group outer{layout.data, Stride(layout, Dimension::kData)};

@@ -51,6 +51,7 @@ class Simulation {
   }
 
  private:
+  // One cell for each pass of a rank, chunk and micro-batch.
   size_t Cell(uint32_t rank, uint32_t chunk, uint32_t micro_batch) const {
     return (size_t{rank} * chunks_ + chunk) * micro_batches_ + micro_batch;
   }
@@ -85,6 +86,8 @@ class Simulation {
     return std::max(own, from == rank ? end : end + hop);
   }
 
+  // The exposed part of a send blocks the rank that sends; the rest delays only the receiver
+  // (Arrival).
   double Duration(uint32_t rank, PassKind pass) const {
     const StageTime& stage = stages_[rank];
     const double wait = ranks_ > 1 ? shape_.send_s * shape_.exposed_sends : 0;
@@ -135,6 +138,8 @@ class Simulation {
     return order;
   }
 
+  // Each rank executes its fixed order as far as inputs have arrived. The loop ends when no rank
+  // can continue; a valid schedule has then executed everything, which the CHECK verifies.
   void RunOrdered() {
     std::vector<std::vector<Work>> orders;
     for (uint32_t rank = 0; rank < ranks_; ++rank) orders.push_back(OrderOf(rank));
@@ -199,6 +204,8 @@ class Simulation {
     };
     uint32_t held = 0;
     for (uint32_t c = 0; c < chunks_; ++c) held += progress[c].forwards - progress[c].backwards;
+    // The limit of micro-batches held keeps the memory at that of the schedule; without it the
+    // greedy choice would run all forwards first.
     const bool v_shaped = shape_.schedule == PipelineSchedule::kZeroBubbleV;
     const uint32_t limit = v_shaped ? 2 * ranks_ : ranks_ - rank;
     for (uint32_t c = chunks_; c-- > 0;) {
@@ -254,6 +261,8 @@ double SimulatedSeconds(std::span<const StageTime> stages, const PipelineShape& 
   if (shape.micro_batches <= least + period) return LastEnd(SimulatePipeline(stages, part));
   const double periods = std::floor((shape.micro_batches - least) / period);
   part.micro_batches = shape.micro_batches - periods * period;
+  // Both simulations have a whole number of periods less than the full one, so their difference is
+  // the steady period. The cost does not depend on the number of micro-batches.
   const double once = LastEnd(SimulatePipeline(stages, part));
   part.micro_batches += period;
   const double twice = LastEnd(SimulatePipeline(stages, part));

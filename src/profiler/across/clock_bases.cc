@@ -29,6 +29,8 @@ using Differences = std::map<size_t, std::map<size_t, std::vector<int64_t>>>;
 // Ranks of one host that end their calls together, as far as calls show.
 class Parts {
  public:
+  // Each rank is compared with the first member of its host in a call. Medians, because single
+  // calls may end late on one rank.
   explicit Parts(const ProfiledJob& job) : job_(job), of_(job.ranks.size()) {
     for (size_t rank = 0; rank < of_.size(); ++rank) of_[rank] = rank;
     Differences differences;
@@ -53,6 +55,9 @@ class Parts {
   }
 
   // Those that stand apart from a larger part of their host.
+  // The largest part keeps the host's clock; of equal ones the part with the lowest rank. Parts
+  // that share no call with others are not in `apart_` and stay, as nothing is known about their
+  // clocks.
   std::vector<std::vector<size_t>> Strangers() const {
     std::map<size_t, std::vector<size_t>> parts;
     for (size_t rank = 0; rank < of_.size(); ++rank) parts[of_[rank]].push_back(rank);
@@ -124,6 +129,8 @@ void NearClocks(ProfiledJob* job) {
   SplitRanks(job);
   Differences differences = Compare(*job);
   std::vector<int64_t> off(job->clocks.hosts.size());
+  // A breadth-first walk over the clocks that share calls, from the first clock of each connected
+  // set. Each clock is set relative to the one from which it was reached.
   std::vector<bool> placed(off.size());
   for (size_t root = 0; root < off.size(); ++root) {
     if (placed[root]) continue;

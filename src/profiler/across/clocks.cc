@@ -49,6 +49,8 @@ bool Solve(std::vector<double>* matrix, std::vector<double>* right) {
   return true;
 }
 
+// The value below which the share of the values lies, without interpolation. Takes a copy, which it
+// partly sorts.
 double Percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   const auto at = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
@@ -60,6 +62,9 @@ class Fit {
  public:
   explicit Fit(ProfiledJob* job) : job_(*job), hosts_(job->clocks.hosts.size()) {}
 
+  // Sends and receives are observed only where the collectives do not connect all hosts: their ends
+  // agree less well, since a message can be posted. After the fit, hosts with an impossible drift
+  // lose it and the fit begins anew, as their slope has also bent the fit of the others.
   void Run() {
     Observe(true);
     std::vector<bool> reached = Connect();
@@ -96,11 +101,17 @@ class Fit {
       last = std::max(last, instance.end_ns);
     }
     if (job_.instances.empty()) return;
+    // Times count from the middle of the trace. Offset and drift are then nearly uncorrelated, and
+    // the doubles keep nanoseconds. Of very many instances only every stride-th is used, so the
+    // matrix stays cheap to fill.
     middle_ = first + (last - first) / 2;
     const size_t stride = job_.instances.size() / kMaxObservations + 1;
     for (size_t i = 0; i < job_.instances.size(); i += stride) {
       const Instance& instance = job_.instances[i];
       if (IsSymmetric(instance.kind) != symmetric) continue;
+      // One observation for each pair of the first host and another one: the mean end of the ranks
+      // of each host. A longer call shows less about the clocks, so the weight falls with the
+      // shortest member's length.
       std::map<size_t, std::pair<double, int>> ends;
       int64_t shortest = INT64_MAX;
       for (const Member& member : instance.members) {
@@ -121,6 +132,7 @@ class Fit {
   }
 
   // Which hosts hang together with the first.
+  // A fixed point: at most as many rounds as hosts.
   std::vector<bool> Connect() const {
     std::vector<bool> reached(hosts_);
     reached[0] = true;
@@ -163,6 +175,9 @@ class Fit {
   bool Round() {
     std::vector<double> sizes;
     for (const Observation& o : observations_) sizes.push_back(std::abs(Residual(o)));
+    // The median of absolute residuals times 1.4826 estimates the standard deviation of normal
+    // errors, and outliers do not change it. The floor keeps the weights finite where all residuals
+    // are zero.
     const double scale = std::max(1.4826 * Percentile(sizes, 0.5), 1e-9);
     const size_t n = 2 * (hosts_ - 1);
     std::vector<double> matrix(n * n);
@@ -186,6 +201,8 @@ class Fit {
       }
     }
     // Faint priors keep unconnected hosts where they are and drifts within reason.
+    // The prior on drifts is scaled by the noise, so that it only matters where the observations do
+    // not determine a drift.
     const double faint = total / static_cast<double>(observations_.size()) * 1e-9;
     for (size_t h = 0; h + 1 < hosts_; ++h) {
       matrix[2 * h * n + 2 * h] += faint;
@@ -200,6 +217,8 @@ class Fit {
     return true;
   }
 
+  // Subtracts offset and drift at the time itself, rounded to whole nanoseconds. The instances are
+  // timed anew, because arrivals and ends have moved.
   void Apply() {
     for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
       const size_t host = job_.host_of[rank];
@@ -230,6 +249,8 @@ class Fit {
       report.hosts[h].offset_us += offsets_[h] * 1e6;
       report.hosts[h].drift_ppm = drifts_[h] * 1e6;
     }
+    // Three times the 95th percentile of the residual (in microseconds, hence the factor 3,000 to
+    // nanoseconds) and one microsecond: what exceeds this is no error of the clocks.
     const auto slack = static_cast<int64_t>(3000 * report.residual_us_p95) + 1000;
     for (const Instance& instance : job_.instances) {
       if (!IsSymmetric(instance.kind)) continue;

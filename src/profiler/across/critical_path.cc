@@ -19,6 +19,8 @@ CriticalPath FindCriticalPath(const ProfiledJob& job) {
   const auto add = [&path](CriticalPath::Piece piece) {
     if (piece.end_ns > piece.begin_ns) path.pieces.push_back(piece);
   };
+  // Each pass adds the piece before `time` and lowers `time`: to the begin of the segment, or to
+  // the last arrival within it, where the path goes over to the rank that arrived last.
   for (;;) {
     const auto& segments = job.ranks[rank].segments;
     auto after = std::lower_bound(segments.begin(), segments.end(), time,
@@ -37,6 +39,8 @@ CriticalPath FindCriticalPath(const ProfiledJob& job) {
       continue;
     }
     const Instance& instance = job.instances[static_cast<size_t>(i)];
+    // The path may enter the call before its end, and clocks of hosts agree only to within their
+    // residual, so the last arrival may lie behind the present time.
     const int64_t arrived = std::min(instance.last_arrival_ns, time);
     const int64_t wire_begin = std::max(arrived, segment.begin_ns);
     if (wire_begin < time) {

@@ -20,6 +20,8 @@ int64_t WaitEnd(const ProfiledJob& job, size_t rank, const Segment& segment) {
                     segment.end_ns);
 }
 
+// Whether the call has a member on another stage: then waiting for it is a bubble, else it is
+// waiting for a peer.
 bool SpansStages(const ProfiledJob& job, const Stages& stages, size_t rank,
                  const Segment& segment) {
   const int32_t instance = job.instance_of[rank][static_cast<size_t>(segment.collective)];
@@ -61,6 +63,8 @@ class Cutter {
       : job_(job), stages_(stages), rank_(rank) {
     due_ns_ = std::llround(times.due_slots * static_cast<double>(times.slot_ns));
     const RankSummary& summary = job.ranks[rank];
+    // The first and last work of each step, forward and backward, decide at which place of the step
+    // a wait is.
     work_.resize(std::max<size_t>(summary.steps.size(), 1));
     for (const Segment& segment : summary.segments) {
       if (!IsModelWork(segment)) continue;
@@ -112,6 +116,8 @@ class Cutter {
   }
 
   // The part of a bubble that the schedule does not require.
+  // Each step has a budget of idle time for each place. A wait takes from the budget of its place,
+  // and what exceeds the budget is late. Requires calls in the order of time.
   int64_t Late(int64_t begin, int64_t end, bool before_backward) {
     const size_t step = StepOf(begin);
     if (step != step_) {
@@ -155,6 +161,7 @@ Busy BusyOf(const ProfiledJob& job, const Stages& stages, size_t rank) {
   Busy busy;
   for (const Segment& segment : summary.segments) {
     if (segment.phase != Phase::kForward && !IsBackward(segment.phase)) continue;
+    // Waiting for other stages is no part of a pass; waiting for peers and the wire are.
     int64_t length = segment.end_ns - segment.begin_ns;
     if (segment.spent == Spent::kExposed && SpansStages(job, stages, rank, segment)) {
       length -= WaitEnd(job, rank, segment) - segment.begin_ns;
@@ -194,6 +201,8 @@ PassTimes MeanTimes(const Stages& stages, const std::vector<Busy>& busy) {
 
 // How many slots the schedule has each stage idle a step.
 double DueSlots(const Stages& stages, const std::vector<Busy>& busy, double slot, double weights) {
+  // With passes of F, B and W for the weights' gradients a slot is F + B + W, and each idle slot
+  // shrinks to F + B - W: the share 1 - 2 W / slot of it.
   const double one_by_one = static_cast<double>(stages.count - 1);
   switch (stages.schedule) {
     case Schedule::kOneForwardOneBackward:
@@ -221,6 +230,7 @@ void TimeSlots(const ProfiledJob& job, const Stages& stages, Exposed* times) {
   }
   const double runs =
       static_cast<double>(job.ranks.size()) * static_cast<double>(stages.micro_batches);
+  // One slot is a micro-batch's forward and backward on the mean rank, over all chunks.
   times->slot_ns = static_cast<int64_t>(all / runs);
   if (all > 0) times->due_slots = DueSlots(stages, busy, all / runs, weights / runs);
 }

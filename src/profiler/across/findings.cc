@@ -24,6 +24,9 @@ class Finder {
   Finder(const ProfiledJob& job, std::optional<Schedule> schedule)
       : job_(job), replay_(job), schedule_(schedule) {}
 
+  // Stalls come first: the searches for stragglers and slow links leave them out, or a single stall
+  // would make its rank slow in the mean. The sort is stable, so findings of equal worth keep the
+  // order of their kinds.
   Findings Run() {
     stages_ = FindStages(job_, schedule_);
     out_.exposed = CutExposed(job_, stages_);
@@ -56,6 +59,7 @@ class Finder {
  private:
   double Steps() const { return static_cast<double>(std::max<size_t>(out_.steps, 1)); }
 
+  // From the first begin to the last end on the common clock, as the replay measures it.
   double Measured() const {
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (const RankSummary& rank : job_.ranks) {
@@ -118,6 +122,7 @@ class Finder {
     finding.evidence = std::move(suspect.evidence);
     finding.fault =
         IsFault(finding.cause) && finding.seconds_per_step >= kNotableFault * out_.step_s;
+    // Worths below the precision of the clocks, or below a thousandth of a step, are noise.
     const double floor_s = std::max(job_.clocks.residual_us_p95 * 1e-6, out_.step_s * 0.001);
     if (finding.seconds_per_step > floor_s) out_.findings.push_back(std::move(finding));
   }
@@ -130,6 +135,8 @@ class Finder {
     if (stages.size() < 2) return;
     const double p = static_cast<double>(stages.size());
     double bubble = 0;
+    // A stage that ends earlier than the longest one idles at the end of the trace too; this idle
+    // time is part of its bubble.
     int64_t longest = 0;
     for (size_t rank = 0; rank < job_.ranks.size(); ++rank) longest = std::max(longest, Own(rank));
     for (const auto& [number, ranks] : stages) {
@@ -200,6 +207,8 @@ class Finder {
     }
     if (!(most > kNotable * mean)) return;
     Change change;
+    // Every stage is scaled to the mean, the short ones too: to move layers changes all stages, and
+    // the sum of the work stays.
     change.work = [&](size_t rank, Spent spent) {
       return IsCompute(spent) ? mean / std::max(stages[stages_.of[rank]].compute_s, 1e-12) : 1.0;
     };

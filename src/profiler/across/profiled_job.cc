@@ -67,6 +67,8 @@ class Assembler {
   }
 
  private:
+  // The option is a correction by the user, so it replaces even the names of hosts in the traces.
+  // The hosts are numbered in the order of their first ranks.
   void Hosts() {
     std::map<std::string, size_t> names;
     int64_t per_host = options_.ranks_per_host;
@@ -87,6 +89,9 @@ class Assembler {
     }
   }
 
+  // Each trace numbers its groups by itself. A group is identified over all ranks by name,
+  // description, members and size; groups of one name can be different groups, such as the tensor
+  // groups of two replicas.
   void Groups(size_t rank) {
     std::vector<size_t>& of = job_.group_of.emplace_back();
     for (const LocalGroup& local : job_.ranks[rank].groups) {
@@ -120,6 +125,8 @@ class Assembler {
         }
       }
     }
+    // The traces may be of some ranks only, so the size of the world is the largest that any of
+    // them reports.
     int64_t world = static_cast<int64_t>(job_.ranks.size());
     for (const RankSummary& rank : job_.ranks) world = std::max(world, rank.metadata.world_size);
     for (size_t g = 0; g < job_.groups.size(); ++g) {
@@ -130,6 +137,7 @@ class Assembler {
         group.dimension = Dimension::kPipeline;
       } else if (group.ranks.empty() || static_cast<int64_t>(group.ranks.size()) == world) {
         group.dimension = Dimension::kWorld;
+        // Adjacent ranks on one host: the usual place of tensor parallelism.
       } else if (group.ranks.back() - group.ranks.front() + 1 ==
                      static_cast<int64_t>(group.ranks.size()) &&
                  group.ranks.front() / ranks_per_host_ == group.ranks.back() / ranks_per_host_) {
@@ -154,6 +162,7 @@ class Assembler {
     return {group, -1, -1};
   }
 
+  // A std::map, so that the instances are numbered in the order of their keys and not of a hash.
   void Match() {
     std::map<Key, Calls> families;
     for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
@@ -189,6 +198,7 @@ class Assembler {
                      [&](size_t a, size_t b) { return launch(a) < launch(b); });
   }
 
+  // A call without a partner shows nothing about other ranks.
   void AddInstance(size_t group, std::vector<Member> members) {
     if (members.size() < 2) return;
     Instance instance;
@@ -219,6 +229,8 @@ class Assembler {
     for (auto& [number, members] : by_number) AddInstance(group, std::move(members));
   }
 
+  // A send matches a receive. Sizes are compared for symmetric collectives only: for others the two
+  // sides may record different counts.
   bool Alike(size_t rank_a, size_t a, size_t rank_b, size_t b) const {
     const Collective& x = job_.ranks[rank_a].collectives[a];
     const Collective& y = job_.ranks[rank_b].collectives[b];
@@ -232,6 +244,8 @@ class Assembler {
                     const std::vector<size_t>& list) const {
     int64_t best = 0;
     int64_t best_score = INT64_MIN;
+    // Shifts in the order 0, -1, 1, -2, 2, ...: the first of equal scores is the smallest. A
+    // disagreement counts against a shift, so a long overlap without agreement does not win.
     for (int64_t step = 0; step <= 2 * kMaxShift; ++step) {
       const int64_t shift = step % 2 == 0 ? step / 2 : -(step + 1) / 2;
       int64_t score = 0;
@@ -248,6 +262,9 @@ class Assembler {
     return best;
   }
 
+  // Every rank is matched with the first one, the reference. After a call that does not agree, both
+  // lists continue at the nearest place where they agree again; if there is none, one call of each
+  // is left out.
   void MatchByOrder(size_t group, const Calls& calls) {
     const auto& [reference, base] = *calls.by_rank.begin();
     std::vector<std::vector<Member>> members(base.size());
@@ -305,6 +322,7 @@ void FindMissing(ProfiledJob* job) {
     have.insert(rank.metadata.rank);
     world = std::max(world, rank.metadata.world_size);
   }
+  // The size of the world comes from a file, so it is limited.
   constexpr int64_t kMaxWorld = 1 << 20;
   for (int64_t rank = 0; rank < std::min(world, kMaxWorld); ++rank) {
     if (!have.contains(rank)) job->missing_ranks.push_back(rank);

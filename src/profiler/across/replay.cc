@@ -30,6 +30,8 @@ Replay::Replay(const ProfiledJob& job)
 // The state of one run.
 class Replay::Runner {
  public:
+  // The state of a run: for each instance the last arrival so far, its end and the number of
+  // members that are missing, and for each rank the next item and the time.
   Runner(const Replay& replay, const Change& change)
       : replay_(replay),
         change_(change),
@@ -46,6 +48,9 @@ class Replay::Runner {
     }
   }
 
+  // A rank advances until a call is not over, and is runnable again when that call ends. Times
+  // depend only on maxima of arrivals, so the order in which ranks are taken does not change the
+  // result. Linear in the items, apart from repeated attempts of ranks of the same instance.
   double Run() {
     for (uint32_t rank = 0; rank < at_.size(); ++rank) runnable_.push_back(rank);
     do {
@@ -133,12 +138,16 @@ class Replay::Runner {
     }
   }
 
+  // The host continues when it has reached the wait and the device has reached the recorded point,
+  // whichever is later.
   void AwaitDevice(size_t rank, const ReplayItem& item) {
     const auto wait = static_cast<size_t>(item.mark);
     const int64_t asked = Host(rank, replay_.programs_[rank].host.waits[wait].mark);
     waited_[rank][wait] = std::max(asked, now_[rank] - item.duration_ns) + item.latency_ns;
   }
 
+  // An arrival behind another call on the same stream is postponed until that call ends. It does
+  // not stop the rank, which only queues the call.
   void Come(size_t rank, const ReplayItem& item) {
     int64_t when = now_[rank];
     if (item.mark >= 0) when = std::max(when, Host(rank, item.mark) + item.latency_ns);
@@ -166,6 +175,7 @@ class Replay::Runner {
     }
     if (least == at_.size()) return false;
     const auto instance = static_cast<size_t>(Items(least)[at_[least]].instance);
+    // Some progress is made in each call, so the replay ends for every trace.
     done_[instance] = std::max(arrival_[instance], now_[least]);
     for (const uint32_t rank : replay_.ranks_of_[instance]) runnable_.push_back(rank);
     runnable_.push_back(static_cast<uint32_t>(least));
@@ -174,6 +184,7 @@ class Replay::Runner {
 
   // A member arrives; with the last one the call ends, and the calls after it arrive in turn.
   void Arrive(size_t first, int64_t when) {
+    // A list instead of recursion: a long chain of calls on one stream would exhaust the stack.
     std::vector<std::pair<size_t, int64_t>> coming = {{first, when}};
     while (!coming.empty()) {
       const auto [instance, time] = coming.back();

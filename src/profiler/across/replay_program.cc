@@ -19,6 +19,7 @@ constexpr double kPasses = 0.05;        // of a kind's calls, that computation p
 // What is known of calls by looking at all of them.
 class Calls {
  public:
+  // A dimension is hidden if less than half of the time of its calls is exposed.
   explicit Calls(const ProfiledJob& job) : job_(job) {
     std::array<int64_t, kDimensions> whole = {}, exposed = {};
     for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -65,6 +66,8 @@ class Calls {
   std::map<Key, Passed> passed_;
 };
 
+// Writes one rank's program. `now_` follows the items: it is the time in the trace that the program
+// has reached, so each delay is the part of the trace's time that earlier items do not explain.
 class Programmer {
  public:
   Programmer(const ProfiledJob& job, const Calls& about, size_t rank)
@@ -74,6 +77,8 @@ class Programmer {
         segments_(job.ranks[rank].segments),
         calls_(job.ranks[rank].collectives) {}
 
+  // The order of the preparations matters: the arrivals need the blocking calls, and the segments
+  // need both and the latency.
   ReplayProgram Write() {
     if (segments_.empty()) return std::move(program_);
     program_.begin_ns = now_ = joined_ns_ = segments_.front().begin_ns;
@@ -121,6 +126,8 @@ class Programmer {
     std::stable_sort(blocking_.begin(), blocking_.end(), [this](size_t a, size_t b) {
       return calls_[a].launch_ns < calls_[b].launch_ns;
     });
+    // The running maximum lets BlockedUntil find the latest end of all calls launched before a time
+    // by bisection.
     int64_t until = INT64_MIN;
     for (const size_t call : blocking_) {
       blocked_until_.push_back(until = std::max(until, calls_[call].end_ns));
@@ -137,6 +144,9 @@ class Programmer {
                : blocked_until_[static_cast<size_t>(behind - blocking_.begin()) - 1];
   }
 
+  // A call behind another one on its stream begins when that one ends. So its place in the rank's
+  // time is when it was ready, not when it began: with a faster call before it, it would have begun
+  // earlier.
   void FindArrivals() {
     std::map<uint32_t, std::pair<size_t, int64_t>> streams;  // last call and its place
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -191,6 +201,8 @@ class Programmer {
       if (latency <= kLatencyNs) latencies.push_back(latency);
     }
     if (latencies.empty()) return;
+    // The median, and only of work that followed an idle host: other work was launched long before
+    // it began.
     const auto middle = latencies.begin() + static_cast<int64_t>(latencies.size() / 2);
     std::nth_element(latencies.begin(), middle, latencies.end());
     latency_ns_ = *middle;
@@ -226,6 +238,8 @@ class Programmer {
   }
 
   void Wait(size_t call, int64_t until_ns) {
+    // A member may leave the call before its end on the other members. This lead is kept, limited
+    // to the time on the wire.
     const Instance& instance = job_.instances[static_cast<size_t>(InstanceOf(call))];
     const int64_t lead = instance.end_ns - calls_[call].end_ns;
     program_.items.push_back({.duration_ns = std::clamp<int64_t>(lead, 0, instance.wire_ns()),
@@ -254,6 +268,8 @@ class Programmer {
 
   // The rest of the time until `begin_ns` after the previous item and the launch.
   int64_t DelayAfterLaunch(int64_t begin_ns, int32_t mark, int64_t* latency_ns) const {
+    // A late launch explains a latency of up to kLatencyNs; otherwise the device was busy, and only
+    // the usual latency counts.
     if (mark < 0) return std::max<int64_t>(0, begin_ns - now_);
     const int64_t launch_ns = program_.host.marks[static_cast<size_t>(mark)].time_ns;
     const bool late = launch_ns > now_;

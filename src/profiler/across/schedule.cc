@@ -31,6 +31,7 @@ class Writer {
     passes_.push_back({kind, chunk, false, joined});
   }
 
+  // The last pass with gradients of a chunk's weights is the one after which these can be reduced.
   std::vector<Pass> Passes(int chunks) {
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto last = std::find_if(passes_.rbegin(), passes_.rend(), [&](const Pass& pass) {
@@ -50,6 +51,8 @@ class Writer {
 std::vector<Pass> Interleaved(const PipelineShape& shape, int stage) {
   const int stages = shape.stages, chunks = shape.chunks;
   const int all = shape.micro_batches * chunks;
+  // The warm-up of Megatron-LM: two forwards for each later stage, and a group of forwards for each
+  // further chunk.
   const int warm = std::min((stages - stage - 1) * 2 + (chunks - 1) * stages, all);
   std::vector<Pass> passes;
   const auto chunk_of = [&](int i) { return i % (stages * chunks) / stages; };
@@ -82,6 +85,9 @@ void OneByOne(const PipelineShape& shape, int ahead, int behind, Writer* out) {
   while (split && !out->Full(Kind::kWeights, 0)) out->Add(Kind::kWeights, 0);
 }
 
+// Forwards until the first backward can begin, then pairs in the steady state, then the rest. Add
+// ignores a pass beyond the number of micro-batches, so the phases need no bounds of their own for
+// few micro-batches.
 void Vee(const PipelineShape& shape, int stage, Writer* out) {
   const int to_end = shape.stages - stage;
   const auto backward = [out](int chunk) {

@@ -27,6 +27,9 @@ class Player {
     }
   }
 
+  // Stages advance in any order: a pass starts at a time that only its inputs and its stage's
+  // earlier passes determine, so the sequence of the loop has no effect on the times. A defined
+  // schedule has no cycle, so a sweep in which nothing moved is the end.
   double Run() {
     for (bool moved = true; moved;) {
       moved = false;

@@ -35,6 +35,8 @@ std::vector<Suspect> FindSlowLinks(const Surroundings& around) {
     std::vector<size_t> instances;
   };
   using Pair = std::vector<int64_t>;
+  // The direction separates sends of activations from those of gradients between the same two
+  // ranks. Sorted maps, so that the suspects have the same order in each run.
   std::map<std::tuple<Dimension, bool, int64_t>, std::map<Pair, Wire>> families;
   for (size_t i = 0; i < job.instances.size(); ++i) {
     const Instance& instance = job.instances[i];
@@ -55,6 +57,8 @@ std::vector<Suspect> FindSlowLinks(const Surroundings& around) {
       }
       const double usual = Median(std::move(others));
       const double own = Median(wire.seconds);
+      // Short exchanges pass the ratio by the noise of their start alone, hence the least
+      // difference in seconds beside it.
       if (own < kSlowWire * usual || own - usual < 2e-6) continue;
       for (const size_t i : wire.instances) slow[ranks][i] = usual / own;
       worst[ranks] = std::max(worst[ranks], own / usual);

@@ -16,6 +16,7 @@ struct Sends {
 };
 
 Sends CountSends(const ProfiledJob& job, size_t first, const Stages& stages) {
+  // Peers are numbers of ranks, which need not be dense: some traces may be missing.
   std::map<int64_t, size_t> stage_of;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     stage_of[job.ranks[rank].metadata.rank] = stages.of[rank];
@@ -99,6 +100,8 @@ Schedule InferSchedule(const ProfiledJob& job, size_t first, const Sends& sends,
 }
 
 // Micro-batches and chunks of the schedules with one line of chunks, round the ring of stages.
+// With v chunks and m micro-batches the first stage sends v m activations on and (v - 1) m
+// gradients round, so the difference is m.
 void CountRound(const Sends& sends, Stages* stages) {
   // With two stages the last one is the next one, too.
   const uint64_t on = stages->count > 2 ? sends.on + sends.back_on : sends.on;

@@ -16,6 +16,7 @@ constexpr double kOnceFactor = 3;
 constexpr size_t kStallsAtMost = 2;  // of a kind on a rank
 
 // The least that stands out of these, of which there are some.
+// Up to kStallsAtMost values may stand out; the next one must already be of the usual kind.
 double LeastStall(std::vector<double> lengths) {
   std::sort(lengths.begin(), lengths.end());
   const size_t n = lengths.size();
@@ -52,6 +53,7 @@ class StallFinder {
                              i.bytes);
     };
     for (const Instance& instance : around_.job.instances) {
+      // Calls of one dimension, kind and size take similarly long, whichever group they are of.
       families[family(instance)].push_back(static_cast<double>(instance.wire_ns()));
     }
     for (size_t i = 0; i < around_.job.instances.size(); ++i) {

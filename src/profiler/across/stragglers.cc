@@ -58,6 +58,9 @@ class StragglerFinder {
 
   // Of each rank the factor by which its `part` exceeds its peers' median.
   template <typename Part>
+  // The peers are compared without the rank itself, or a slow rank of few would raise its own
+  // median. Both a ratio and an absolute excess are required: a short part may differ by much
+  // without effect. Quadratic in the peers of a stage.
   std::map<size_t, double> Excess(Part part, double least_s) const {
     std::map<size_t, double> excess;
     for (const auto& [stage, ranks] : peers_) {
@@ -100,6 +103,8 @@ class StragglerFinder {
   }
 
   template <typename Belongs>
+  // Where all ranks of a host are slow, the cause is likely the host's, so it is one finding and
+  // one change.
   void Report(Cause cause, const std::map<size_t, double>& excess, Belongs belongs,
               const std::string& verb) {
     std::map<size_t, std::vector<size_t>> by_host;
@@ -128,6 +133,7 @@ class StragglerFinder {
       if (!belongs(spent) || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return 1.0;
       return excess.at(rank);
     };
+    // The figures of the first rank stand for all of a host.
     const size_t rank = ranks.front();
     const double over = 1 / std::max(excess.at(rank), 1e-3) - 1;
     const size_t peers = peers_.at(around_.stages.of[rank]).size() - 1;

@@ -57,6 +57,8 @@ RankTotals Total(const ProfiledJob& job, size_t rank, const std::vector<ExposedP
   return totals;
 }
 
+// Compares with the second to last arrival, since being last by less than the clocks' uncertainty
+// says nothing about a rank.
 void CountLastArrivals(const ProfiledJob& job, std::vector<RankTotals>* totals) {
   for (const Instance& instance : job.instances) {
     int64_t second = INT64_MIN;

@@ -69,6 +69,8 @@ class Generator {
     MakeGroups();
   }
 
+  // Ranks advance in turn until none can. A rank blocks only on meetings, so the times do not
+  // depend on the order of the turns.
   GeneratedJob Run() {
     for (int rank = 0; rank < ranks_; ++rank) Program(rank);
     bool moved = true;
@@ -428,6 +430,8 @@ class Generator {
     Pump(rank, op.stream);
   }
 
+  // The first member that comes creates the meeting and fixes its duration. References into a
+  // std::map stay valid.
   Meeting* Find(const Operation& op, int64_t sequence) {
     Meeting& meeting = meetings_[{op.group, op.source, op.destination, sequence}];
     if (meeting.missing == 0 && meeting.kernels.empty()) {
@@ -470,6 +474,7 @@ class Generator {
       other.free[kernel.stream] = end;
       waiting.pop_front();
     }
+    // The next calls of the streams may arrive now, and may end further meetings.
     for (const auto& [member, place] : meeting.kernels) {
       Pump(member, job_.kernels[static_cast<size_t>(member)][place].stream);
     }

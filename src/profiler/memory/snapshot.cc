@@ -51,6 +51,7 @@ class SnapshotReader {
     uint32_t part = 0;
   };
 
+  // Sizes come from a file that may be damaged; the limit keeps the sum of two from overflow.
   static int64_t Sane(int64_t bytes) { return std::clamp<int64_t>(bytes, 0, kMaxBytes); }
 
   DeviceMemory& Device(int number) {
@@ -114,6 +115,7 @@ class SnapshotReader {
     const int64_t address = pickle_.Integer(event, "addr", 0);
     if (action == "alloc") {
       const int64_t bytes = Sane(pickle_.Integer(event, "size", 0));
+      // A second allocation at a live address contradicts the first, whose size stays.
       const auto [place, fresh] = live_.emplace(address, Live{bytes, PartOf(event)});
       return fresh ? bytes : 0;
     }
@@ -123,6 +125,8 @@ class SnapshotReader {
         // Allocated before the recording.
         const int64_t bytes = Sane(pickle_.Integer(event, "size", 0));
         device->before_bytes = Sane(device->before_bytes + bytes);
+        // The level in use is relative to the begin of the recording and can fall below zero;
+        // `before_bytes` lifts the whole curve afterwards.
         return -bytes;
       }
       const int64_t bytes = found->second.bytes;
@@ -159,6 +163,7 @@ class SnapshotReader {
     device.peak_time_us = Span(first, times[at]);
     AtPeak(events, at, &device);
     for (size_t span = 0; span < kSpans; ++span) {
+      // Each span covers at least one event; recordings of fewer events than spans repeat some.
       const size_t from = span * used.size() / kSpans;
       const size_t to = std::max(from + 1, (span + 1) * used.size() / kSpans);
       if (from >= used.size()) break;
@@ -188,6 +193,7 @@ class SnapshotReader {
       part.name = parts_[id];
       device->at_peak.push_back(std::move(part));
     }
+    // Of what was there before the recording, the part that was not yet freed at the peak.
     const int64_t before = device->before_bytes - scratch.before_bytes;
     if (before > 0) device->at_peak.push_back({"before the recording", before, 0});
     std::stable_sort(device->at_peak.begin(), device->at_peak.end(),

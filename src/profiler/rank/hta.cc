@@ -24,6 +24,7 @@ struct Row {
   std::optional<int64_t> launched;  // of the device's: what HTA takes for its launch's begin
 };
 
+// Rounds towards minus infinity; integer division alone would round negative times up.
 int64_t Floor(int64_t ns) { return ns >= 0 ? ns / 1000 : -((999 - ns) / 1000); }
 int64_t Ceiling(int64_t ns) { return Floor(ns) + (Floor(ns) * 1000 != ns ? 1 : 0); }
 
@@ -220,6 +221,7 @@ HtaLengths LengthsOf(const std::vector<QueueChange>& changes) {
   std::sort(lengths.begin(), lengths.end());
   result.min = lengths.front();
   result.max = lengths.back();
+  // Linear interpolation between neighbours.
   for (size_t quarter = 1; quarter <= 3; ++quarter) {
     const double place = static_cast<double>(quarter) / 4 * (count - 1);
     const auto below = static_cast<size_t>(place);
@@ -230,6 +232,8 @@ HtaLengths LengthsOf(const std::vector<QueueChange>& changes) {
   return result;
 }
 
+// Both orders of equal times are computed, because HTA's own order depends on the version of its
+// libraries (see the header).
 HtaQueue QueueOf(int64_t stream, std::vector<QueueChange> changes) {
   HtaQueue queue;
   queue.stream = stream;

@@ -202,6 +202,8 @@ bool Matches(std::string_view name, std::string_view text, bool at_start, bool a
   return name.find(text) != name.npos;
 }
 
+// Built-in patterns have only the anchor at the end; they are constants, so it is taken off here
+// and not in a table.
 bool MatchesBuiltIn(std::string_view name, std::string_view pattern) {
   const bool at_end = pattern.ends_with('$');
   return Matches(name, at_end ? pattern.substr(0, pattern.size() - 1) : pattern, false, at_end);
@@ -269,6 +271,7 @@ Result<KernelTable> KernelTable::Parse(std::string_view text, std::string_view f
     const std::string_view line = Trimmed(text.substr(0, end));
     text = end == text.npos ? "" : text.substr(end + 1);
     if (line.empty() || line.front() == '#') continue;
+    // The last '=' separates, since names of kernels may contain one.
     const size_t equals = line.rfind('=');
     if (equals == line.npos) {
       return refuse(number, Printable(line, 60) + " has no '=', expected PATTERN = CLASS");
@@ -297,6 +300,8 @@ Result<KernelTable> KernelTable::Parse(std::string_view text, std::string_view f
   return table;
 }
 
+// The user's patterns decide before the built-in ones, and views before operators: "aten::" would
+// match all of them. Linear in the patterns; KernelNames asks once for each distinct name.
 KernelMatch KernelTable::Find(std::string_view name) const {
   std::string lower(name.substr(0, kMaxNameBytes));
   std::transform(lower.begin(), lower.end(), lower.begin(), Lower);

@@ -83,6 +83,9 @@ class Cutter {
     const auto layers = Flatten(device_, window);
     std::array<size_t, kLayers> at = {};
     int64_t now = window.begin;
+    // A sweep over the three layers: the first active layer in the order computation,
+    // communication, copies has the time until any piece begins or ends. Each nanosecond of the
+    // window goes to exactly one segment.
     while (now < window.end) {
       int64_t next = window.end;
       const Piece* active = nullptr;
@@ -119,6 +122,7 @@ class Cutter {
     if (begin >= end) return;
     if (!segments_.empty()) {
       Segment& last = segments_.back();
+      // Adjacent pieces of one kind become one segment. The launch of the first one stays.
       if (last.spent == spent && last.phase == phase && last.collective == collective) {
         last.end_ns = end;
         return;

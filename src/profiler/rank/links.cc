@@ -56,6 +56,8 @@ bool Covers(const Intervals& set, int64_t time) {
 // threads.
 class HostPhases {
  public:
+  // The phase of a name is computed once for each string, not for each event: traces repeat few
+  // names many times.
   explicit HostPhases(const RankTrace& trace) : threads_(trace.tracks.size()) {
     std::vector<int8_t> known(trace.strings.size(), -1);
     const EventTable& events = trace.events;
@@ -139,6 +141,8 @@ class SelfTime {
   SelfTime(const RankTrace& trace, KernelNames& names) : trace_(trace), names_(names) {}
 
   // `operators` are rows with a duration; their order changes.
+  // Sorted by thread, begin, and the longer one first, so that an operator comes before those
+  // inside it. A stack then gives each nanosecond to the innermost open operator.
   std::vector<Piece> Of(std::vector<size_t> operators) {
     const EventTable& events = trace_.events;
     std::sort(operators.begin(), operators.end(), [&events](size_t a, size_t b) {
@@ -246,6 +250,7 @@ std::vector<SelfTime::Piece> HostWork(const RankTrace& trace, KernelNames& names
   return work;
 }
 
+// On a processor an operator is its own launch.
 std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace, KernelNames& names) {
   const HostPhases phases(trace);
   std::vector<DeviceEvent> device;
@@ -279,6 +284,7 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace, KernelNames& names) 
     const Category category = events.category(i);
     if (category != Category::kRuntime && category != Category::kDriver) continue;
     const Event event = events[i];
+    // The first launch of a correlation counts: emplace keeps it.
     if (event.correlation != 0 && event.duration_ns >= 0) launches.emplace(event.correlation, i);
   }
   const HostPhases phases(trace);

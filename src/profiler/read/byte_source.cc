@@ -18,6 +18,8 @@ namespace longhaul::profiler {
 namespace {
 
 constexpr size_t kInputBuffer = 256 << 10;
+// Up to so many bytes any ratio is allowed, because small files of repeated text compress very
+// well.
 constexpr uint64_t kRatioFreeBytes = 64 << 20;
 
 class FileSource : public ByteSource {
@@ -77,6 +79,7 @@ class Decompressor : public ByteSource {
     ASSIGN_OR_RETURN(size_, inner_->Read(buffer_));
     return size_ > 0;
   }
+  // Limits against files that decompress to far more than their size.
   Status Count(size_t produced) {
     out_ += produced;
     if (out_ > limits_.max_bytes) {
@@ -194,6 +197,8 @@ class PlainSource : public Decompressor {
 
 Result<std::unique_ptr<ByteSource>> Detect(std::unique_ptr<ByteSource> inner,
                                            const SourceLimits& limits) {
+  // A source may return fewer bytes than requested, so the magic number is read in a loop. Formats
+  // are detected by content and not by the file's name.
   std::vector<char> head(4);
   size_t size = 0;
   while (size < head.size()) {

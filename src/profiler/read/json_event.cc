@@ -60,6 +60,8 @@ inline const char* FindStructure(const char* p, const char* end) {
 #endif
 }
 
+// A function that returns false has either met an error (what_ is set) or the end of the text
+// (what_ is null); the caller then provides more text and begins the object again.
 class Scanner {
  public:
   Scanner(const char* begin, const char* end) : p_(begin), end_(end) {}
@@ -195,6 +197,7 @@ class Scanner {
     }
   }
 
+  // The length of the key selects a few candidates, so most keys cost no comparison of text.
   bool Field(std::string_view key, RawEvent* event) {
     switch (key.size()) {
       case 2:
@@ -359,6 +362,8 @@ bool ParseMicroseconds(std::string_view text, int64_t* nanoseconds, bool* fracti
   if (negative) ++p;
   const char* const digits = p;
   int64_t whole = 0;
+  // Digits are read as integers: a double has too few bits for the nanoseconds of a time since
+  // 1970.
   while (p < end && *p >= '0' && *p <= '9' && whole <= kMaxMicroseconds) {
     whole = whole * 10 + (*p++ - '0');
   }
@@ -374,6 +379,8 @@ bool ParseMicroseconds(std::string_view text, int64_t* nanoseconds, bool* fracti
     }
     *fraction = true;
   }
+  // A number with an exponent is rare; it goes through a double and loses the digits beyond its
+  // precision.
   if (p < end && (*p == 'e' || *p == 'E')) {
     double value = 0;
     const auto [stop, error] = std::from_chars(text.data(), end, value);

@@ -46,6 +46,8 @@ class Window {
     end_ -= begin_;
     begin_ = 0;
     rescanned_ += end_;
+    // The window doubles for an object that does not fit. The padding after the end is zeroed,
+    // since the scanner reads beyond it.
     if (end_ + kWindow / 2 + kScanPadding > text_.size()) text_.resize(text_.size() * 2);
     const size_t room = std::min(text_.size() - kScanPadding - end_, std::max(kWindow, end_));
     Result<size_t> got = source_.Read(std::span(text_).subspan(end_, room));
@@ -239,6 +241,8 @@ class KinetoReader {
   }
 
   bool OneEvent() {
+    // A file of damaged objects would be read again for each of them. Good events earn further
+    // reading; after too much of it, long objects count as damage.
     const size_t limit = window_.rescanned() > kRescanFree + trace_.report.events * 1024
                              ? std::min(kShortEvent, options_.max_event_bytes)
                              : options_.max_event_bytes;
@@ -246,6 +250,8 @@ class KinetoReader {
     ScanResult result;
     const bool good = Whole(
         [&event](const char* begin, const char* end) {
+          // The scan begins at the object's start again when more text has been read, so fields of
+          // the first attempt must go: their views point into text that has moved.
           event = RawEvent();
           return ScanEvent(begin, end, &event);
         },
@@ -392,6 +398,7 @@ class KinetoReader {
   }
 
   void Keep(const Event& event) {
+    // The memory is estimated only now and then, as the sum takes time.
     if (trace_.events.size() % 65536 == 0 && trace_.memory_bytes() > options_.max_memory_bytes) {
       full_ = true;
     }
@@ -453,6 +460,8 @@ class KinetoReader {
   void TakePair(const RawEvent& raw) {
     if (!raw.has_time) return Note("a begin or end without a time");
     const uint32_t track = TrackOf(raw);
+    // The row is kept at its begin, so that rows stay in the order of the file; the end fills in
+    // its duration.
     std::vector<std::pair<size_t, int64_t>>& open = open_[track];
     if (raw.phase == 'B') {
       open.emplace_back(trace_.events.size(), raw.time_ns);

@@ -73,6 +73,7 @@ std::array<double, kShownKinds> ShownTotals(const RankTotals& totals) {
   return shown;
 }
 
+// For markup and numbers of bounded length: longer texts are cut at the size of the buffer.
 [[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
   char text[1024];
   va_list arguments;
@@ -251,6 +252,7 @@ class Page {
       Strip(lanes_[lane], {begin, end}, static_cast<double>(lane) * height, height - 2, by_phase);
     }
     // Up to ten marks at round times.
+    // Distances of 1, 2, 5, 10, ... units, the smallest with at most ten marks.
     double apart_ms = 1e-3;
     while (static_cast<double>(end - begin) / 1e6 / apart_ms > 10) {
       const double digit = std::round(apart_ms / std::pow(10, std::floor(std::log10(apart_ms))));

@@ -26,6 +26,9 @@ constexpr double kNotable = 1.2;  // the longest step over the median
 
 double MiB(double bytes) { return bytes / (1 << 20); }
 
+// Reads all traces within a budget of memory. If the summaries are too large, all traces are read
+// again with fewer steps. Whether they fit depends on their sum alone, so the result does not
+// depend on the order in which threads finish.
 class JobReader {
  public:
   JobReader(const std::vector<std::string>& paths, const ReadJobOptions& options)
@@ -93,6 +96,8 @@ class JobReader {
     std::vector<Status> failures(paths_.size());
     std::atomic<size_t> next = 0, bytes = 0;
     read_ = 0;
+    // Each thread takes the next file and writes entries of its own. Threads stop early where the
+    // sum is over the budget; the attempt has failed then, whatever the others find.
     const auto work = [&] {
       for (size_t i = next++; i < paths_.size(); i = next++) {
         if (static_cast<double>(bytes) > budget_) return;
@@ -117,6 +122,7 @@ class JobReader {
         RETURN_IF_ERROR(failures[i]);
       }
     }
+    // From the last to the first, so that the places that remain stay valid.
     for (auto it = skipped_.rbegin(); it != skipped_.rend(); ++it) {
       ranks->erase(ranks->begin() + static_cast<ptrdiff_t>(it->first));
     }
@@ -265,6 +271,7 @@ size_t TypicalSteps(const std::vector<double>& lengths, size_t count) {
   std::vector<double> sorted = lengths;
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];
+  // The first step is never among them. Quadratic in the steps, of which a trace has few.
   size_t best = 1;
   double best_off = HUGE_VAL;
   for (size_t first = 1; first + count <= lengths.size(); ++first) {

@@ -25,6 +25,8 @@ using Json = nlohmann::ordered_json;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// Traces name devices in long forms. A name that is a part of another one (b200 of gb200, a10 of
+// a100) comes after it in the list.
 std::optional<spec::Device> DeviceOf(const ProfiledJob& job) {
   for (const RankSummary& rank : job.ranks) {
     std::string name = rank.metadata.device_name;
@@ -54,6 +56,8 @@ struct Shares {
   std::array<double, kDimensions> exposed = {};
 };
 
+// Sums over ranks divided by the sum of their wall times, so a rank with a longer trace weighs
+// more.
 Shares SharesOf(const Findings& findings) {
   Shares shares;
   double wall = 0;
@@ -286,6 +290,8 @@ Utilization UtilizationOf(const ProfiledJob& job, const Findings& findings,
   Utilization use;
   use.device = options.device.has_value() ? options.device : DeviceOf(job);
   if (!use.device.has_value() || findings.step_s <= 0) return use;
+  // What the devices could compute in a mean step, in FLOP over all ranks. Operators are summed
+  // over all traced steps, hence the division by their number.
   const double available =
       use.device->half.count() * findings.step_s * static_cast<double>(job.ranks.size());
   if (available <= 0) return use;
@@ -399,6 +405,7 @@ Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOp
     json["pipeline"]["expected_bubble"] = findings.pipeline.expected_bubble;
     json["pipeline"]["measured_bubble"] = findings.pipeline.measured_bubble;
   }
+  // Pieces of the critical path are summed by rank and kind: there may be as many as kernels.
   std::map<std::pair<int64_t, std::string>, int64_t> path;
   for (const CriticalPath::Piece& piece : findings.path.pieces) {
     const std::string what = piece.spent == Spent::kExposed
@@ -454,6 +461,7 @@ std::string CompareText(const ProfiledJob& before, const Findings& b, const Prof
   };
   add(before, b, false);
   add(after, a, true);
+  // From the order of names, so that the stable sort gives the same order for equal changes.
   std::vector<std::pair<std::string, Moved>> order(kernels.begin(), kernels.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& x, const auto& y) {
     return std::abs(x.second.after_ms - x.second.before_ms) >

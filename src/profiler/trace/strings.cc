@@ -15,6 +15,8 @@ constexpr size_t kFirstSlots = 1024;
 
 Strings::Strings() : slots_(kFirstSlots) { Add(""); }
 
+// Open addressing with linear probing. A slot holds the id plus 1, so that 0 means empty; the table
+// is at most half full, which keeps the probes short. The whole hash is compared before the text.
 uint32_t Strings::Add(std::string_view text) {
   const uint64_t hash = Hash64(text);
   const size_t mask = slots_.size() - 1;
@@ -31,6 +33,8 @@ uint32_t Strings::Add(std::string_view text) {
   return id;
 }
 
+// Blocks never move, so views stay valid while the table grows. What is left of a block is given up
+// when a text does not fit.
 std::string_view Strings::Keep(std::string_view text) {
   if (text.size() > block_left_) {
     const size_t bytes = std::max(kBlock, text.size());

@@ -59,6 +59,7 @@ void EventTable::Add(const Event& event) {
   category_.push_back(event.category);
 }
 
+// Saturates: times come from files, and the shift from an estimate over them.
 void EventTable::Shift(int64_t by_ns) {
   for (int64_t& start : start_) {
     if (__builtin_add_overflow(start, by_ns, &start)) {

@@ -38,6 +38,7 @@ int Ilp::AddInteger(int64_t lower, int64_t upper) {
 }
 
 void Ilp::AddRow(const Terms& terms, int kind, double bound) {
+  // GLPK counts from 1 and does not read the element 0 of the two arrays.
   std::vector<int> columns(1);
   std::vector<double> coefficients(1);
   for (const auto& [variable, coefficient] : terms) {
@@ -64,6 +65,7 @@ std::optional<int64_t> Ilp::Minimize(const Terms& terms) {
   }
   glp_iocp options;
   glp_init_iocp(&options);
+  // Without the presolver `glp_intopt` requires that the linear relaxation has been solved before.
   options.presolve = GLP_ON;
   options.gmi_cuts = GLP_ON;
   options.mir_cuts = GLP_ON;

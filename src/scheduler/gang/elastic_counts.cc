@@ -24,6 +24,9 @@ struct HullStep {
   int64_t value = 0;
 };
 
+// Compares value per GPU by cross-multiplication in 128 bits: the order is total and the same on
+// each machine, which a quotient in floating point does not guarantee. A job's own steps stay in
+// the order of its options, because the slopes of a hull fall.
 bool Steeper(const HullStep& a, const HullStep& b) {
   const Wide left = Wide{a.value} * b.gpus;
   const Wide right = Wide{b.value} * a.gpus;
@@ -88,6 +91,7 @@ void Allocation::Exact(int64_t unit) {
     }
     best = std::move(with);
   }
+  // The first of equal maxima has the fewest GPUs.
   auto units = static_cast<size_t>(std::max_element(best.begin(), best.end()) - best.begin());
   for (size_t job = 0; job < jobs_.size(); ++job) {
     answer_.choices[job] = chosen[job][units];
@@ -95,6 +99,8 @@ void Allocation::Exact(int64_t unit) {
   }
 }
 
+// Of equal slopes the farthest option is taken, so that the slopes of one job strictly fall.
+// Options that lie under the hull get no step; only `Exchange` and `Exact` can choose them.
 std::vector<HullStep> Allocation::HullSteps() const {
   std::vector<HullStep> steps;
   for (size_t job = 0; job < jobs_.size(); ++job) {
@@ -119,6 +125,11 @@ std::vector<HullStep> Allocation::HullSteps() const {
   return steps;
 }
 
+// The bound is that of the relaxation in which a step can be taken in part: the steepest steps in
+// sequence, and a share of the first one that does not fit. Values are whole, so the share can be
+// rounded down. The choices continue past that step with flatter ones that still fit. A job one of
+// whose steps did not fit gets no further step: a step counts its GPUs and its value from the
+// option before it.
 void Allocation::Greedy() {
   std::vector<HullStep> steps = HullSteps();
   std::sort(steps.begin(), steps.end(), Steeper);
@@ -149,6 +160,7 @@ bool Allocation::ImproveOne(size_t job) {
   int32_t best = answer_.choices[job];
   const int64_t room = capacity_ - answer_.gpus + Chosen(job).gpus;
   for (int32_t o = 0; o < static_cast<int32_t>(jobs_[job].options.size()); ++o) {
+    // Options ascend in GPUs.
     if (Option(job, o).gpus > room) break;
     if (Option(job, o).value > Option(job, best).value) best = o;
   }
@@ -158,6 +170,8 @@ bool Allocation::ImproveOne(size_t job) {
   return true;
 }
 
+// While the option of `a` grows, the options of `b` that fit beside it only shrink, so one pass
+// over both lists covers all pairs. Only a strict gain counts, which makes the exchange end.
 bool Allocation::ImproveTwo(size_t a, size_t b, int64_t& steps) {
   const int64_t room = capacity_ - answer_.gpus + Chosen(a).gpus + Chosen(b).gpus;
   int64_t most = Chosen(a).value + Chosen(b).value;
@@ -230,6 +244,9 @@ ElasticAnswer ChooseElasticCounts(std::span<const ElasticJob> jobs, int64_t capa
   allocation.Greedy();
   allocation.Sum();
   if (answer.value < answer.bound) {
+    // The table of the exact method has a row of options for each count of units. All counts are
+    // multiples of the greatest common divisor, which keeps the table small for jobs that grow by
+    // whole nodes.
     const int64_t width = capacity / unit + 1;
     if (options <= max_steps / width) {
       allocation.Exact(unit);

@@ -44,6 +44,9 @@ class EqualTasksSolver::Impl {
   std::vector<int32_t> units_;  // of order_'s leaves
 };
 
+// Where one leaf suffices, the table is not needed: one domain of each tier is the least there can
+// be. Leaves that are free of charge break this rule, since several of them cost less than one
+// other leaf, so the short cut is taken only without them.
 void EqualTasksSolver::Impl::Solve(const SlotTable& slots, const EqualTasksRequest& request,
                                    EqualTasksAnswer& answer) {
   answer.placed = false;
@@ -70,6 +73,8 @@ void EqualTasksSolver::Impl::Solve(const SlotTable& slots, const EqualTasksReque
   answer.hosts_bound = answer.hosts_proven ? answer.hosts : answer.hosts_bound;
 }
 
+// What the free slots of the leaf and of its top domain lose in value when `units` of them are
+// taken.
 int64_t EqualTasksSolver::Impl::HoleLoss(const EqualTasksRequest& request, int32_t leaf,
                                          int32_t units) const {
   const int32_t in_leaf = problem_.CapacityOf(kLeafTier, leaf);
@@ -79,6 +84,8 @@ int64_t EqualTasksSolver::Impl::HoleLoss(const EqualTasksRequest& request, int32
          HoleValue(request.holes.top, std::max(0, on_top - units));
 }
 
+// Compares the leaves by hosts, then by capacity (best fit), then by the value of the hole. Strict
+// comparisons keep the lowest leaf of equals. Linear in the leaves.
 bool EqualTasksSolver::Impl::InOneLeaf(const EqualTasksRequest& request, EqualTasksAnswer& answer) {
   int32_t best = -1;
   int32_t best_hosts = std::numeric_limits<int32_t>::max();
@@ -107,6 +114,9 @@ bool EqualTasksSolver::Impl::InOneLeaf(const EqualTasksRequest& request, EqualTa
 }
 
 void EqualTasksSolver::Impl::InLeaves(const EqualTasksRequest& request, EqualTasksAnswer& answer) {
+  // Where slices span leaves, the capacity of a domain is not the sum of its leaves, which the
+  // search for fewer hosts requires. The leaves of the table are kept then, and the fewest hosts
+  // are bounded by the largest host alone.
   const bool sliced_above = problem_.slice > 1 && problem_.slice_tier > kLeafTier;
   if (!sliced_above) {
     search_.Improve(problem_, answer.domains, request.max_steps, choice_);
@@ -163,6 +173,8 @@ void EqualTasksSolver::Impl::OrderLeaves(const EqualTasksRequest& request) {
     stays = std::max(stays, 0);
     const int64_t gain =
         HoleValue(request.holes.top, stays + leftover) - HoleValue(request.holes.top, stays);
+    // The rotation moves the last leaf of the best top domain to the end of the order: what Append
+    // leaves free, it leaves in the last leaves.
     if (gain > best_gain) {
       best = i;
       best_gain = gain;
@@ -172,6 +184,9 @@ void EqualTasksSolver::Impl::OrderLeaves(const EqualTasksRequest& request) {
               order_.begin() + static_cast<ptrdiff_t>(best) + 1, order_.end());
 }
 
+// Slices of the leaf tier: each leaf takes whole slices. The distribution over the leaves that
+// needs the fewest hosts is a knapsack of `expected` steps; beyond the limit the leaves are filled
+// in their order, and the caller marks the hosts as unproven if there are more of them.
 void EqualTasksSolver::Impl::AppendInLeaves(const EqualTasksRequest& request,
                                             EqualTasksAnswer& answer) {
   int64_t steps = 0;
@@ -240,6 +255,8 @@ int32_t LargestGang(const SlotTable& slots, Tier required_tier, int32_t slice, T
     }
     return most - most % slice;
   }
+  // A request for one slice only: the capacities that Load computes do not depend on the number of
+  // tasks.
   internal::LeafProblem problem;
   EqualTasksRequest request;
   request.tasks = slice;

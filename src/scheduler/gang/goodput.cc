@@ -18,6 +18,9 @@ double IterationSeconds(const ThroughputModel& model, int32_t replicas, int32_t 
   } else if (replicas > 1) {
     synchronise = model.network_constant + model.network_slope * (replicas - 2);
   }
+  // The last of the accumulated steps overlaps computing with synchronisation. An exponent of 1
+  // adds the two; a large one approaches the longer of them. The steps before it do not
+  // synchronise.
   const double g = model.overlap;
   const double last = std::pow(std::pow(compute, g) + std::pow(synchronise, g), 1 / g);
   return accumulation_steps * compute + last;
@@ -40,6 +43,7 @@ int64_t ElasticValue(ElasticAim aim, double speedup, bool restarts, double remai
   }
   const double worth = speedup * discount;
   if (aim == ElasticAim::kSum) return std::llround(std::min(worth, 1e6) * kMillionths);
+  // Negative: the slowdown is to be small, while the allocation maximises the sum of values.
   return -std::llround(std::min(1 / std::max(worth, kLeast), 1e6) * kMillionths);
 }
 

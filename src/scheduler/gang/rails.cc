@@ -29,6 +29,8 @@ std::vector<uint8_t> LegalMasks(std::span<const uint8_t> islands, int32_t gpus) 
       touched += (mask & island) != 0 ? 1 : 0;
       broken += (mask & island) != 0 && (mask & island) != island ? 1 : 0;
     }
+    // What an island can hold stays on one island; more than that fills whole islands and leaves at
+    // most one of them in part.
     const bool legal = gpus <= largest ? touched == 1 : broken <= 1;
     if (legal) masks.push_back(mask);
   }
@@ -53,6 +55,8 @@ void RailTable::Set(int32_t host, uint8_t free_gpus) {
   host_[static_cast<size_t>(host)] = free_gpus;
 }
 
+// The sum over supersets one bit at a time: rails x 2^rails additions for all masks, in place of a
+// pass over the hosts of the leaf for each mask.
 void RailTable::SupersetCounts(int32_t leaf, std::span<int32_t> counts) const {
   const size_t masks = size_t{1} << rails_;
   CHECK(counts.size() == masks);
@@ -104,6 +108,8 @@ RailAnswer PlaceOnRails(const RailTable& table, std::span<const uint8_t> legal_m
   const DomainTree& tree = table.tree();
   RailAnswer best;
   best.placement.placed = false;
+  // Fewest domains from the top tier down, then the least left over in leaves, then the fewest free
+  // GPUs that stay behind on the chosen hosts; the mask itself makes the order total.
   std::tuple<std::array<int32_t, kMaxTiers>, int32_t, int32_t, int32_t> best_key;
   SlotTable slots(tree, 1);
   EqualTasksAnswer answer;

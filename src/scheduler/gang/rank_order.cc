@@ -34,6 +34,7 @@ class SpanCounter {
   const DomainTree& tree_;
 };
 
+// Starts at 1: the number of hosts spanned within leaves is reported but costs nothing.
 int64_t Weighted(const std::array<int64_t, kMaxTiers + 1>& sums, int64_t volume) {
   int64_t crossings = 0;
   for (size_t tier = 1; tier < sums.size(); ++tier) crossings += sums[tier];
@@ -117,6 +118,9 @@ class CellSwaps {
     return change;
   }
 
+  // The two moves are counted one after the other, so that cells of one group cancel out: a domain
+  // that the first move empties and the second fills again adds nothing. A swap that does not help
+  // is taken back by the reverse moves, which restores the counts.
   bool TrySwap(size_t a, size_t b) {
     const int32_t first = cell_at_[a];
     const int32_t second = cell_at_[b];
@@ -229,6 +233,8 @@ RankOrder OrderRanks(const DomainTree& tree, std::span<const HostTasks> slots,
         CrossingCost(tree, HostsOfRanks(folded, host_of_slot, layout.tensor), layout);
     CellSwaps swaps(tree, layout, cell_host, std::move(folded));
     swaps.Improve(fixed, max_steps / 2);
+    // The cost is computed anew and not summed up from the swaps: the swaps place a cell whose
+    // ranks span hosts on its first host only.
     order.host_of_rank = HostsOfRanks(swaps.cell_at(), host_of_slot, layout.tensor);
     order.cost = CrossingCost(tree, order.host_of_rank, layout, &order.crossings);
     if (best.host_of_rank.empty() || order.cost < best.cost) best = std::move(order);

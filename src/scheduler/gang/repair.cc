@@ -92,6 +92,8 @@ class Repairs {
     Add(std::move(candidate));
   }
 
+  // Stable, so that of equal prices the way that was tried first stays ahead, and ways are tried
+  // from the smallest change to the largest.
   std::vector<RepairCandidate> Sorted() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const RepairCandidate& a, const RepairCandidate& b) {
@@ -142,6 +144,9 @@ class Repairs {
   }
 
   // All GPUs stand still for `still_s`; each domain more than the survivors have slows them all.
+  // The slowdown is in millionths of the remaining time and the price in GPU milliseconds, hence
+  // the divisor of 1,000. The product can exceed 64 bits for large gangs with long remainders. A
+  // gang that spans fewer domains than its survivors gets a negative slowdown, which is a gain.
   int64_t Price(std::span<const HostTasks> tasks, int32_t count, int64_t still_s) const {
     const int64_t gpus = int64_t{count} * problem_.gpus_a_task;
     const std::array<int64_t, kMaxTiers> after = Domains(tasks);

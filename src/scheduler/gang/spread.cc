@@ -28,6 +28,8 @@ SpreadAnswer SpreadTasks(std::span<const int32_t> free, std::span<const int32_t>
     CHECK(free[domain] >= 0 && load[domain] >= 0) << "domain " << domain;
     enter(domain);
   }
+  // A domain has at most one entry in the queue, and the entry is pushed again with the new load,
+  // so no entry is ever stale.
   while (answer.fits < tasks && !queue.empty()) {
     const size_t domain = std::get<2>(queue.top());
     queue.pop();
@@ -44,6 +46,8 @@ int32_t LargestSpread(const SlotTable& slots, Tier required_tier, Tier spread_ti
                       int32_t max_per_domain) {
   CHECK(spread_tier >= kLeafTier && spread_tier < required_tier && max_per_domain >= 1);
   const DomainTree& tree = slots.tree();
+  // Domains are numbered in the order of their hosts, so those within one domain of the required
+  // tier follow one another.
   const bool anywhere = required_tier == kClusterTier;
   int32_t most = 0;
   int32_t here = 0;  // in the present domain of the required tier

@@ -80,6 +80,9 @@ class UnlikeSearch {
   std::vector<Event> events_;
 };
 
+// Computes items_[tier][domain]: for each entry (a number of slices of every group but the last)
+// the most slices of the last group beside them. A slice lies in one leaf, so the tables of leaves
+// are converted to slices, and the tables of higher tiers are joined from those.
 bool UnlikeSearch::FillItems() {
   items_.resize(static_cast<size_t>(tree_.tiers()));
   // Leaves with the same hosts have the same table.
@@ -114,6 +117,11 @@ bool UnlikeSearch::FillItems() {
   return true;
 }
 
+// Fills the table over the domains of `lowest` in their order. A state is a number of domains for
+// each tier from `lowest` up, at most `limits`; table_[tiers] is the table with no domain open, and
+// table_[tier] the one with a domain of `tier` open. Every step is stored as an event with its
+// decisions, from which Write walks back. Steps are counted before the work, so a request beyond
+// the limit costs nothing.
 bool UnlikeSearch::Fill(Tier lowest, const Counts& limits) {
   lowest_ = lowest;
   limits_ = limits;
@@ -142,6 +150,9 @@ bool UnlikeSearch::Fill(Tier lowest, const Counts& limits) {
   return true;
 }
 
+// Opens the domain (its count rises by one, which is paid once for all items inside), fills the
+// items below it, and closes it again. Closing keeps the better of the two tables at each entry:
+// not to use the domain, or to use it.
 void UnlikeSearch::FillDomain(Tier tier, int32_t domain) {
   const auto t = static_cast<size_t>(tier);
   table_[t].assign(states_ * width(), kCannot);
@@ -173,6 +184,8 @@ void UnlikeSearch::FillItem(int32_t item) {
   const std::vector<int32_t>& size = items_[t][static_cast<size_t>(item)];
   std::vector<int32_t>& open = table_[t + 1];
   std::vector<int32_t> decisions(open.size(), -1);
+  // States descend, so that `before` is still the table without this item and an item is used at
+  // most once.
   for (size_t state = states_; state-- > 0;) {
     if (state % (static_cast<size_t>(limits_[t]) + 1) == 0) continue;  // its count is lowest
     const int32_t* before = open.data() + (state - 1) * width();
@@ -197,6 +210,7 @@ bool UnlikeSearch::FewestOf(Tier tier, Counts& counts, size_t& state) {
     Counts limits = counts;
     limits[t] = limit;
     if (!Fill(tier, limits)) return false;
+    // The counts of the tiers above are already the least ones and are kept fixed.
     size_t above = 0;
     for (Tier up = tier + 1; up < tree_.tiers(); ++up) {
       above +=
@@ -215,6 +229,8 @@ bool UnlikeSearch::FewestOf(Tier tier, Counts& counts, size_t& state) {
   }
 }
 
+// From the top tier downwards, so that the counts are the least in lexicographic order. Where one
+// tier admits no count, no placement exists at all, and that is proven.
 bool UnlikeSearch::Solve(UnlikeTasksAnswer& answer) {
   steps_ = request_.max_steps;
   if (!FillItems()) return false;
@@ -235,6 +251,9 @@ bool UnlikeSearch::Solve(UnlikeTasksAnswer& answer) {
   return answer.placed;
 }
 
+// Walks the events of the last table (that of the leaves) backwards from `state` and the full
+// entry, and gives each chosen leaf its part. `level` is the table that the walk is in: a domain is
+// entered through its exit event and left through its enter event.
 bool UnlikeSearch::Write(size_t state, UnlikeTasksAnswer& answer) {
   size_t entry = width() - 1;
   const TaskGroup& last = order_.Last(request_.groups);
@@ -264,6 +283,8 @@ bool UnlikeSearch::Write(size_t state, UnlikeTasksAnswer& answer) {
   return true;
 }
 
+// Fills the table of the leaf a second time, now with the decisions of each host. The tables of all
+// leaves with decisions would take far more memory, and only the chosen leaves need them.
 void UnlikeSearch::Append(int32_t leaf, size_t entry, int32_t last, UnlikeTasksAnswer& answer) {
   const int32_t first = tree_.First(kLeafTier, leaf);
   LeafTables tables(request_.groups, order_);
@@ -314,6 +335,9 @@ class UnlikePacking {
     weight_.assign(static_cast<size_t>(tree_.leaves()), 0);
     int64_t tightest = -1;
     for (const TaskGroup& group : request_.groups) {
+      // Each group alone is a relaxation: the other groups only take room away. So the domains of
+      // the gang are at least those of each group, and a group that does not fit proves that the
+      // gang does not.
       SlotTable slots(tree_, 1024);
       for (int32_t h = 0; h < tree_.hosts(); ++h) {
         const FreeHost& host = hosts_[static_cast<size_t>(h)];
@@ -323,6 +347,7 @@ class UnlikePacking {
       alone.tasks = group.tasks;
       alone.slice = group.slice;
       alone.required_tier = request_.required_tier;
+      // Only the domains are read, which the table gives exactly without any search.
       alone.max_steps = 0;
       EqualTasksSolver solver;
       EqualTasksAnswer of_group;
@@ -332,6 +357,8 @@ class UnlikePacking {
         return false;
       }
       if (Before(answer.bound, of_group.domains)) answer.bound = of_group.domains;
+      // The group that uses the largest share of the cluster's room (in millionths) decides which
+      // leaves are large. A placed group has at least one slot, so the total is not zero.
       const int64_t tightness = int64_t{group.tasks} * 1'000'000 / slots.total();
       if (tightness <= tightest) continue;
       tightest = tightness;
@@ -347,6 +374,8 @@ class UnlikePacking {
     std::vector<int32_t> leaves(
         static_cast<size_t>(tree_.LastLeaf(tier, domain) - tree_.FirstLeaf(tier, domain)));
     std::iota(leaves.begin(), leaves.end(), tree_.FirstLeaf(tier, domain));
+    // The key of a leaf lists, from the top tier down, the negated weight and the number of its
+    // domain. So leaves of one domain stay adjacent, and the order is total.
     std::vector<std::vector<int64_t>> keys;
     for (const int32_t leaf : leaves) {
       std::vector<int64_t> key;
@@ -368,6 +397,8 @@ class UnlikePacking {
     Pack(leaves, answer);
   }
 
+  // Groups with larger demands first, since the small ones fit into what is left. The demands are
+  // compared by resource in the order of the vector.
   void Pack(std::span<const int32_t> leaves, UnlikeTasksAnswer& best) {
     std::vector<size_t> order(request_.groups.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -458,6 +489,8 @@ UnlikeTasksAnswer PlaceUnlikeTasks(const DomainTree& tree, std::span<const FreeH
   }
   UnlikeTasksAnswer answer;
   size_t entries = 1;
+  // UnlikeSearch compares all pairs of entries of slices before it counts any step, so these
+  // entries have a stricter limit than the entries of tasks.
   const GroupOrder order(request.groups);
   entries = order.task_entries;
   if (static_cast<int64_t>(entries) <= request.max_steps &&

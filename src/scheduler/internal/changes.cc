@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMostReturned = 4;  // nodes that a fix brings back
 
+// The strictest tier of the job and its groups.
 Tier RequiredOf(const JobRequest& request) {
   Tier tier = request.required;
   for (const GroupRequest& group : request.groups) tier = std::min(tier, group.required);
@@ -79,6 +80,7 @@ class Fixer {
   std::vector<Change> LooserTopology() {
     std::vector<Change> changes;
     const Tier now = RequiredOf(*job_.request);
+    // From the next looser tier upwards: the first alternative that holds changes least.
     for (Tier tier = now + 1; now != kClusterTier && tier <= state_.tree->tiers(); ++tier) {
       const Tier looser = tier == state_.tree->tiers() ? kClusterTier : tier;
       JobRequest request = *job_.request;
@@ -101,6 +103,7 @@ class Fixer {
     JobRequest request = *job_.request;
     GroupRequest& group = request.groups[g];
     int32_t least = group.max_per_domain + 1;
+    // Bisection: a looser bound never fits fewer tasks.
     for (int32_t most = group.desired; least < most;) {
       group.max_per_domain = least + (most - least) / 2;
       trial.request = std::make_shared<const JobRequest>(request);
@@ -170,6 +173,8 @@ class Fixer {
     Change change;
     std::vector<std::string> texts;
     for (share::QueueIndex up = job_.queue; up > share::kRootQueue; up = state_.queues.parent(up)) {
+      // The new limit is exactly what usage and request need, in the dimensions that lack it; the
+      // root has no limit that could be raised.
       spec::SharedAmounts limit = state_.queues.limit(up);
       bool raised = false;
       for (size_t r = 0; r < state_.queues.dimensions(); ++r) {
@@ -258,6 +263,8 @@ class Fixer {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Change> changes;
     for (size_t i = 0; i < away.size() && i < kMostReturned; ++i) changes.push_back(away[i].second);
+    // Doubling sizes: logarithmically many alternatives, of which one has at most twice as many
+    // nodes as are needed.
     for (size_t size = 2; away.size() >= 2; size *= 2) {
       const size_t many = std::min(size, away.size());
       Change all;
@@ -346,6 +353,8 @@ class Fixer {
     share::QueueTree left = state_.queues;
     Change change;
     std::vector<std::string> names;
+    // Jobs of the queues that exceed their guarantees most come first, then the cheapest, then the
+    // oldest number.
     std::vector<std::tuple<int64_t, int64_t, JobNumber>> order;
     for (const JobNumber number : state_.placed) {
       const JobEntry& other = state_.at(number);
@@ -422,6 +431,7 @@ bool CouldStart(SchedulerState& state, Placer& placer, const JobEntry& job) {
   if (job.leaving) return false;
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
+  // Room without victims first, which costs one placement.
   if (!CheckQuotasOfMinimum(state, job)) {
     const Savepoint before = state.resources.Save();
     std::vector<HeldTask> placed;

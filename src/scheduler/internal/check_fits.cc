@@ -110,6 +110,8 @@ int64_t MostOfPlainGroup(const SchedulerState& state, const GroupRequest& group,
 
 // Whether groups that compete for the same GPUs could all be placed with nothing else there. Tried
 // on the state itself, in a transaction that is undone. `models`: as Bounds::models; empty: any.
+// Groups that compete are placed for real, because no count shows whether they fit together. A
+// placer of its own, so that this check does not advance the random numbers of the scheduler's.
 bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request,
                    const std::vector<uint64_t>& models) {
   const Savepoint before = state.resources.Save();
@@ -161,6 +163,8 @@ std::optional<share::QuotaBlock> NeverAllowed(const SchedulerState& state, share
                                               const Together& together) {
   std::vector<int32_t> counts;
   for (const GroupRequest& group : request.groups) counts.push_back(group.minimum);
+  // Refuses only if the quotas forbid every choice of models that could be placed; of several
+  // refusals the first one is reported.
   const std::vector<ModelChoice> choices = ModelChoicesOf(state, request, counts);
   std::optional<share::QuotaBlock> first;
   for (const ModelChoice& choice : choices) {
@@ -188,6 +192,7 @@ Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const
   if (queue == share::kNoQueue) {
     return refuse("names queue '" + Printable(request.queue, 63) + "', which does not exist");
   }
+  // The number of shapes is limited, and a group may need one for each device model beside its own.
   if (state.resources.shape_count() + request.groups.size() * (1 + spec::kMaxDeviceModels) >
       kMaxShapes) {
     return refuse("would be one of more than " + WithThousands(kMaxShapes) +

@@ -23,6 +23,8 @@ constexpr int64_t kMaxProofs = 512;
 constexpr int64_t kMaxProofsOfFew = 20'000;
 constexpr size_t kFew = 64;
 
+// The tasks that the job holds in each group. A job that moves keeps its size, so an elastic job
+// above its minimum is placed with all of them.
 std::vector<int32_t> CountsOf(const JobEntry& job) {
   std::vector<int32_t> counts(job.request->groups.size());
   for (const HeldTask& task : job.tasks) ++counts[static_cast<size_t>(task.group)];
@@ -93,6 +95,8 @@ class RoomSearch {
         beside_reservations_(rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation),
         candidates_(FindVictimCandidates(state, job, rights, also_conflicting)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
+    // Whether a quota keeps the job out, apart from the size of the cluster: then jobs anywhere can
+    // give quota back, not only those on the hosts of a domain.
     const auto quota = state.queues.Check(state.MinimumOf(job));
     // A cluster that is in use as a whole is no quota: the victims give as much back.
     const bool full =
@@ -119,6 +123,9 @@ class RoomSearch {
     if (candidates_.jobs.empty()) return room;
     MakePieces();
     CountMost();
+    // The lowest tier with a result wins, even if a higher one would cost less: stops within one
+    // leaf keep the gang close together. All domains of a tier are searched together, so the
+    // cheapest of them is found.
     for (const Tier tier : Tiers()) {
       MakeDomains(tier);
       if (domains_.empty()) continue;
@@ -128,6 +135,8 @@ class RoomSearch {
       limits.max_proofs = few ? kMaxProofsOfFew : kMaxProofs;
       limits.may_fail_with_more = NeedsAnyVictim();
       MayTake may_take;
+      // Without conflicting candidates every subset is allowed, and the search needs no check of
+      // the rights.
       if (also_conflicting_ && rights_ == Rights::kOwn) {
         may_take = [&](std::span<const Victim> victims) { return RightsAllow(victims); };
       }
@@ -189,6 +198,7 @@ class RoomSearch {
   Bounds LandingBounds(int32_t domain, std::span<const Victim> victims) const {
     Bounds bounds = BoundsOf(domain);
     if (!beside_reservations_) return bounds;
+    // The complement of the victims' hosts, as closed ranges in ascending order.
     std::set<int32_t> hosts;
     for (const Victim& victim : victims) {
       for (const HeldTask& task : candidates_.jobs[static_cast<size_t>(victim.job)].job->tasks) {
@@ -248,6 +258,9 @@ class RoomSearch {
   // Drops those of the first `stops` victims without which the job still lands, by halves, and
   // marks the room as found.
   void Spare(Room& room, size_t stops) {
+    // Bisection: a block that can be dropped costs one placement instead of one for each of its
+    // victims. A single victim that cannot be dropped is kept for good, since less room is free
+    // with fewer victims.
     for (size_t from = 0; from < stops;) {
       size_t many = stops - from;
       for (; many > 0; many /= 2) {
@@ -274,6 +287,8 @@ class RoomSearch {
   // The cheapest moves of other jobs that make room once these are stopped. Nothing if the free
   // slots of the whole cluster would not suffice, because moves only join them.
   Room MovesBeside(const std::vector<ChosenVictim>& stops) {
+    // The stops are applied to the state and to the quotas, so that the nested search sees the room
+    // that they make; both are undone before the function returns.
     const Savepoint before = state_.resources.Save();
     std::set<JobNumber> gone;
     for (const ChosenVictim& victim : stops) {
@@ -304,6 +319,8 @@ class RoomSearch {
 
   // Turns stops into moves, the largest job first, where the job finds another place.
   void Upgrade(Room& room) {
+    // Each job is tried alone on top of the moves accepted so far. A move that fails leaves the job
+    // stopped, so the room stays valid at every step.
     std::vector<ChosenVictim> order = room.victims;
     SortMoves(state_, order);
     for (const ChosenVictim& victim : order) {
@@ -338,6 +355,7 @@ class RoomSearch {
     for (const share::Holding& each : gone) state_.queues.Add(each);
     if (!quota) return false;
     std::map<NodeIndex, int32_t> free_before;
+    // The free GPUs are counted before the victims are removed from the state.
     for (const ChosenVictim& victim : victims) AddFree(state_.at(victim.job), free_before);
     const Savepoint before = state_.resources.Save();
     for (const ChosenVictim& victim : victims) {
@@ -349,6 +367,8 @@ class RoomSearch {
     }
     std::vector<HeldTask> placed;
     std::vector<std::vector<HeldTask>> moved;
+    // The waiting job lands first and the moved jobs afterwards, so that these get only what it
+    // leaves.
     const bool lands = placer_.Place(state_, job_, counts_, bounds, admit_, placed) &&
                        Respects(placed, free_before) &&
                        PlaceMoved(state_, placer_, job_.number, victims, moved);
@@ -356,6 +376,9 @@ class RoomSearch {
     return lands;
   }
 
+  // An elastic job gives up whole steps, counted from the end of its minimum's rest; every other
+  // job is a single piece. The tasks are in the order of ranks, so a piece holds consecutive tasks.
+  // A piece costs the job's cost times its share of the tasks.
   void MakePieces() {
     for (size_t i = 0; i < candidates_.jobs.size(); ++i) {
       const VictimCandidate& candidate = candidates_.jobs[i];
@@ -384,6 +407,8 @@ class RoomSearch {
   }
 
   // Counts the slots of each host with all candidates gone.
+  // The most slots of each host are those with all candidates gone at once. No set of victims can
+  // free more, so domains whose sum is below the need are left out without a search.
   void CountMost() {
     const Savepoint before = state_.resources.Save();
     for (const VictimCandidate& candidate : candidates_.jobs) {
@@ -399,6 +424,8 @@ class RoomSearch {
   }
 
   // The required tier; else the lowest that could hold the gang, and each one above.
+  // A spread group may need several domains of its tier, so the search begins one tier above it. A
+  // single task fits on a host.
   std::vector<Tier> Tiers() const {
     Tier required = job_.request->required;
     if (counts_.size() == 1) required = std::min(required, job_.request->groups[0].required);
@@ -450,6 +477,8 @@ class RoomSearch {
     const DomainTree& tree = *state_.tree;
     const auto first = static_cast<NodeIndex>(tree.FirstHost(tier, domain.id));
     const auto last = static_cast<NodeIndex>(tree.LastHost(tier, domain.id));
+    // Where a quota blocks the job, a victim anywhere in the cluster can give back what the quota
+    // lacks.
     if (quota_blocked_) {
       here.resize(pieces_.size());
       std::iota(here.begin(), here.end(), 0);
@@ -496,6 +525,9 @@ class RoomSearch {
 
   // Whether no queue has less than its guarantee once all of them are gone. The order does not
   // matter, and a superset of a set that is not allowed is not allowed either.
+  // Each victim is checked with all others gone: it is added back, the check runs against the usage
+  // that remains, and it is removed again. Victims of the job's own queue need no check, because a
+  // guarantee does not protect a queue from itself.
   bool RightsAllow(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     const spec::SharedAmounts asked = state_.MinimumAmounts(job_);
@@ -520,6 +552,8 @@ class RoomSearch {
     return allows;
   }
 
+  // The proof of one set: quotas first, which cost no placement, then the placement itself in the
+  // state, which is rolled back. For moves the victims must find places too.
   bool Lands(int32_t domain, std::span<const Victim> victims) {
     const Bounds bounds = LandingBounds(domain, victims);
     if (rights_ == Rights::kMove) {
@@ -607,6 +641,8 @@ Room FindRoomAtOnce(SchedulerState& state, const JobEntry& job, Rights rights, P
   }
   const bool beside_reservations =
       rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation;
+  // Moves and combinations are not tried beside reservations, where the job may use the victims'
+  // own hosts only.
   if (beside_reservations) return room;
   if (!room.found && !room.proven && rights != Rights::kMove && job.request->groups.size() > 1) {
     const int64_t steps = room.steps;
@@ -647,6 +683,8 @@ Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights right
 }
 
 // The job on the models of `choice`.
+// A copy whose groups are bound to one model each, so that the search below counts slots of these
+// models only.
 JobEntry OnModels(const SchedulerState& state, const JobEntry& job, const ModelChoice& choice) {
   JobEntry on_models = job;
   for (size_t g = 0; g < choice.models.size(); ++g) {

@@ -82,6 +82,8 @@ std::vector<size_t> DomainsOf(const SchedulerState& state, std::span<const HeldT
   return counts;
 }
 
+// A suspect node may fail at any time, so it serves only jobs that lose little: those that may be
+// stopped and whose time limit is short.
 Admit AdmitOf(const SchedulerState& state, const JobEntry& job) {
   const JobRequest& request = *job.request;
   const bool light = request.preemption != Preemption::kNever && request.limit &&
@@ -109,6 +111,9 @@ void Placer::Restart() {
   mix_ = 0;
 }
 
+// With quotas by device model a group must land on a model for which its queue has room. One group
+// takes the best of all allowed models in one placement; several groups are tried choice by choice,
+// as their models are decided together.
 bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {
@@ -211,6 +216,9 @@ bool Placer::PlaceInside(SchedulerState& state, const JobEntry& job,
   return false;
 }
 
+// The ways from the most special to the most general; the first that applies decides. The general
+// way places group by group, which is not exact for groups that compete for the same hosts: unlike
+// whole-GPU groups have their own solver for that reason.
 bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
                          std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
                          std::vector<HeldTask>& placed, int32_t* failed_group) {
@@ -243,6 +251,9 @@ bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
   return PutInOrder(state, job, counts, order, bounds, admit, placed, failed_group);
 }
 
+// Places the groups in `order`, all or none. Ranks follow the order of the groups in the request
+// and not the order of placement, so a group's ranks do not depend on the sizes of tasks. `near`
+// collects the leaves of earlier groups, which cost the later ones nothing.
 bool Placer::PutInOrder(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                         std::span<const int32_t> order, const Bounds& bounds, Admit admit,
                         std::vector<HeldTask>& placed, int32_t* failed_group) {
@@ -276,6 +287,9 @@ bool Placer::PutInOrder(SchedulerState& state, const JobEntry& job, std::span<co
   return true;
 }
 
+// A group that must be on one model is placed on each model in turn inside a savepoint, and the
+// model with the fewest domains wins; of equals the first in the order of models. Tasks that the
+// group holds already decide the model.
 bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                       std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                       std::vector<HeldTask>& placed) {
@@ -300,6 +314,7 @@ bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group,
   for (const ShapeId shape : shapes) {
     const Savepoint before = state.resources.Save();
     one.shape = shape;
+    // Copies, because a trial must not leave marks for the next one.
     std::vector<uint8_t> trial_near = near;
     std::vector<HeldTask> trial;
     const bool lands = PutEqual(state, job, group, one, ranks, trial_near, trial);
@@ -314,6 +329,8 @@ bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group,
   return PutEqual(state, job, group, one, ranks, near, placed);
 }
 
+// Equal tasks of one shape. Nodes that refused a task of the job are closed, so that the job is not
+// placed there again at once. Ranks are given out in the order of the hosts.
 bool Placer::PutEqual(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                       std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                       std::vector<HeldTask>& placed) {
@@ -344,6 +361,8 @@ bool Placer::PutEqual(SchedulerState& state, const JobEntry& job, int32_t group,
   return true;
 }
 
+// The tables are shared by all placements of a shape, so a restriction of this placement alone
+// needs a copy. The copy is made only where hosts are closed or bounded.
 bool Placer::ChooseHosts(SchedulerState& state, const Where& where, std::vector<uint8_t>& near,
                          std::vector<HostTasks>& hosts) {
   const SlotTable* table = &state.tables.Of(state.resources, where.shape, where.admit);
@@ -386,6 +405,9 @@ bool Placer::ChooseHosts(SchedulerState& state, const Where& where, std::vector<
   return true;
 }
 
+// Compares the areas by their loads in descending order: the lexicographic comparison of sorted
+// loads finds the most even spread. Within the best area each domain is filled as an independent
+// gang of equal tasks.
 bool Placer::ChooseSpread(SchedulerState& state, const Where& where, const SlotTable& table,
                           std::span<const uint8_t> near, std::vector<HostTasks>& hosts) {
   const Tier tier = where.group->spread_tier;
@@ -400,6 +422,8 @@ bool Placer::ChooseSpread(SchedulerState& state, const Where& where, const SlotT
     std::vector<int32_t> free(index(last - 1) + 1);
     for (int32_t host = first; host < last; ++host) free[index(host)] += table.OnHost(host);
     std::vector<int32_t> load(free.size());
+    // Survivors count against the bound of a domain, so that replacements do not pile up beside
+    // them.
     for (const NodeIndex node : where.survivors) {
       const auto host = static_cast<int32_t>(node);
       if (host >= first && host < last) ++load[index(host)];
@@ -432,6 +456,9 @@ bool Placer::ChooseSpread(SchedulerState& state, const Where& where, const SlotT
   return true;
 }
 
+// A replacement must respect the tiers that the job requires, which the survivors have already
+// fixed: it stays in the smallest required domain that contains them. If no task of the group is
+// left, the group's own requirement applies anew.
 bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group,
                        std::span<const int32_t> ranks, Admit admit, std::vector<HeldTask>& placed) {
   const DomainTree& tree = *state.tree;
@@ -498,6 +525,8 @@ bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group
   return PutGroup(state, job, group, where, ranks, near, placed);
 }
 
+// An upper limit by the counts of slots alone. Under bounds the counts do not hold, so the desired
+// number is returned and the placement decides.
 int32_t Placer::MostTasks(SchedulerState& state, const JobEntry& job, int32_t group,
                           const Bounds& bounds, Admit admit) {
   const auto g = static_cast<size_t>(group);

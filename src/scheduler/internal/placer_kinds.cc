@@ -46,6 +46,8 @@ ResourceVector DemandOf(const Shape& shape) {
 }
 
 // Whether whole-GPU vectors say all there is to say of the job's groups.
+// Rules that a vector of demands cannot express, such as fractions of GPUs, bounds for each host or
+// slices of other tiers, exclude a job from the exact tables.
 bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
   if (request.groups.size() < 2 || request.groups.size() > kMaxGangShapes) return false;
   if (request.required == kHostTier) return false;
@@ -73,6 +75,7 @@ std::optional<bool> Placer::PlaceAlone(SchedulerState& state, const JobEntry& jo
     return std::nullopt;
   }
   if (!small_) {
+    // The index follows one state. It is created with the first task and renewed with each mix.
     small_.emplace(state.resources, state.mix, state.policy.small_jobs);
   } else if (mix_ != state.mix_version) {
     small_->SetMix(state.resources, state.mix);
@@ -204,6 +207,8 @@ bool Placer::PutOnRails(SchedulerState& state, const JobEntry& job, int32_t grou
   const std::vector<std::vector<uint8_t>> kinds = RailIslands(state, where.shape);
   const std::vector<uint8_t>* best = nullptr;
   std::vector<size_t> fewest;
+  // A gang lies on hosts of one kind. Each kind is tried in a savepoint; with a single kind the
+  // trial is saved.
   for (size_t i = 0; i < kinds.size() && kinds.size() > 1; ++i) {
     const Savepoint before = state.resources.Save();
     std::vector<HeldTask> trial;

@@ -60,6 +60,8 @@ class Future {
     std::sort(others_.begin(), others_.end());
   }
 
+  // Merges the ordered ends of the state with the sorted list of other happenings, so that the ends
+  // need not be copied.
   std::optional<Happening> Peek() const {
     if (seen_ >= kMaxEnds) return std::nullopt;
     std::optional<Happening> next;
@@ -271,11 +273,15 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
       walk.Apply(*next);
       future.Pop();
     }
+    // The total of the slots is checked before the placement, which is much more expensive and
+    // would fail at most steps of the walk.
     const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], Admit::kReady);
     std::vector<HeldTask> tasks;
     if (table.total() >= largest.minimum &&
         placer.Place(state, job, counts, anywhere, Admit::kReady, tasks)) {
       const auto taken = GpusTaken(state.resources, tasks);
+      // The plan must not delay reservations that begin later, unless the job goes before their
+      // holders. Earlier ones have been placed in the state by the walk.
       const bool harmless =
           std::all_of(state.reservations.begin(), state.reservations.end(), [&](const auto& entry) {
             const Reservation& other = entry.second;
@@ -292,6 +298,8 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
         reservation.end = at + length;
         reservation.gpus_a_task = largest.shape.gpus;
         HoldDomain(state, job, tasks, reservation);
+        // The reservation counts what the domain has free without the job, so that later starts are
+        // compared with the same counts.
         for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
         CountFree(state, job, reservation);
         return reservation;
@@ -322,6 +330,8 @@ JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
     if (GoesBefore(state, job, state.at(holder))) continue;
     if (HasKeptTooMuchIdle(state, state.at(holder))) continue;
     if (taken.empty()) taken = GpusTaken(state.resources, tasks);
+    // A spare below zero counts as none, so a start that takes nothing from the reservation is
+    // never forbidden.
     if (LossOf(state, reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }
   return kNoJob;

@@ -35,6 +35,8 @@ spec::SharedAmounts AmountsOn(const SchedulerState& state, const JobRequest& req
 
 std::vector<ModelChoice> ModelChoicesOf(const SchedulerState& state, const JobRequest& request,
                                         std::span<const int32_t> counts) {
+  // The product of the groups' models, limited to kMaxModelChoices, since it grows exponentially
+  // with the groups. Models ascend within a group.
   std::vector<std::vector<uint64_t>> ways = {{}};
   for (size_t g = 0; g < request.groups.size(); ++g) {
     uint64_t models = counts[g] == 0 ? 0 : ChoiceOf(state, request.groups[g]);

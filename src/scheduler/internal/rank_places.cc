@@ -49,6 +49,8 @@ void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>&
   groups.tensor_volume = layout.tensor_volume;
   groups.data_volume = layout.data_volume;
   groups.pipeline_volume = layout.pipeline_volume;
+  // The slots are hosts in ascending order with the GPUs that the job has there; a task's own
+  // number of GPUs divides them.
   const RankOrder order = OrderRanks(*state.tree, slots, groups, kMostSteps);
   // A host's ranks, ascending, fill its tasks one after another.
   std::map<int32_t, int32_t> filled;

@@ -24,6 +24,8 @@ int64_t LimitOf(const SchedulerState& state, const JobEntry& holder) {
 }
 
 // The accelerators that a reservation keeps idle now.
+// Only GPUs that another job could use count as kept idle: while the job that the reservation has
+// forbidden waits, and no more than the holder needs.
 int64_t IdleGpus(const SchedulerState& state, const JobEntry& holder,
                  const Reservation& reservation) {
   const JobEntry* forbidden = state.jobs.Find(reservation.forbidden);
@@ -51,6 +53,7 @@ bool HasLimit(const SchedulerState& state, const JobEntry& holder) {
 void CountReservationIdle(SchedulerState& state) {
   const int64_t passed = MillisecondsOf(state.now - state.idle_counted);
   if (passed <= 0) return;
+  // Advances by whole milliseconds; what is less stays for the next count.
   state.idle_counted += std::chrono::milliseconds(passed);
   for (const auto& [number, reservation] : state.reservations) {
     JobEntry& holder = state.at(number);

@@ -58,6 +58,8 @@ std::vector<Interval> DomainsOf(const DomainTree& tree, Tier tier, const Interva
   return domains;
 }
 
+// The smallest tier that holds the gang, in it the domain with the fewest free slots, and there the
+// leaves with the most free slots first.
 bool GreedyTree(const SlotTable& table, Tier required, const Interval& within, int32_t tasks,
                 std::vector<HostTasks>& hosts) {
   std::vector<Tier> tiers;
@@ -98,6 +100,7 @@ bool Sampled(const SlotTable& table, Tier required, const Interval& within, int3
              Random& random, std::vector<HostTasks>& hosts) {
   const std::vector<Interval> leaves = DomainsOf(table.tree(), kLeafTier, within);
   if (leaves.empty()) return false;
+  // A tenth of the leaves, rounded up, from a random one on.
   const size_t looked_at = std::max<size_t>(1, (leaves.size() + 9) / 10);
   const size_t begin = random.Below(leaves.size());
   std::vector<int32_t> order;

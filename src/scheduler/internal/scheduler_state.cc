@@ -72,6 +72,9 @@ SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in
   }
 }
 
+// A shape counts against the quota of a device model only if it can land on no other one. Until a
+// job that several models could serve is placed, its model is open and counts in the sum over all
+// models alone.
 spec::SharedAmounts SchedulerState::AmountsOf(const Shape& shape, int64_t tasks) const {
   spec::SharedAmounts amounts = scheduler::AmountsOf(shape, tasks);
   const uint64_t models = shape.models & device_models;
@@ -118,6 +121,7 @@ spec::SharedAmounts SchedulerState::AmountsBeside(const JobEntry& job, int64_t t
   return AmountsOf(resources.shape(ShapeBesideTasks(job, 0)), tasks);
 }
 
+// The tasks are in the order of ranks, and a job shrinks from its highest ranks.
 spec::SharedAmounts SchedulerState::AmountsOfLast(const JobEntry& job, int64_t tasks) const {
   if (!counts_models()) return scheduler::AmountsOf(job.request->groups[0].shape, tasks);
   spec::SharedAmounts sum;
@@ -127,6 +131,8 @@ spec::SharedAmounts SchedulerState::AmountsOfLast(const JobEntry& job, int64_t t
   return sum;
 }
 
+// With quotas by model every group is bound to one model, so that the quota that it counts against
+// is defined.
 std::vector<Shape> SchedulerState::RestrictedToModels(const GroupRequest& group) const {
   std::vector<Shape> shapes;
   const uint64_t models = group.shape.models & device_models;
@@ -172,14 +178,19 @@ ShapeId SchedulerState::ShapeBesideTasks(const JobEntry& job, int32_t group) con
   return job.shapes[g];
 }
 
+// The three counters that can turn a failed attempt into a success: freed room, quotas, and
+// reservations.
 Seen SchedulerState::Versions() const {
   return {resources.cluster().version, quota_version, reservation_version};
 }
 
+// A start adds a possible victim, so preemption is tried again after starts as well.
 Seen SchedulerState::PreemptVersions() const {
   return {resources.cluster().version, quota_version + started_version, reservation_version};
 }
 
+// The lengths are bucketed by powers of two of the limit in seconds, and a job without a limit is
+// in the lowest bucket with the shortest ones.
 void SchedulerState::Enqueue(JobEntry& job) {
   const auto seconds = static_cast<uint64_t>(
       std::max<int64_t>(1, job.request->limit.value_or(Duration(0)).count() / 1'000'000'000));
@@ -210,6 +221,8 @@ void SchedulerState::Enqueue(JobEntry& job) {
   waiting.Add({job.submitted, job.number});
 }
 
+// The reservation stays with the line. Whether the job starts, changes or ends, the next job of the
+// line is alike and may inherit it; Begin discards the one that has been used.
 void SchedulerState::Dequeue(JobEntry& job) {
   Line& line = lines[job.line];
   line.jobs.erase({job.line_place, job.number});
@@ -231,6 +244,8 @@ bool SchedulerState::IsOverdue(const JobEntry& job) const {
   return policy.longest_wait > Duration(0) && now - job.submitted >= policy.longest_wait;
 }
 
+// The result is at least one nanosecond ahead, so that a deadline that has passed cannot start
+// rounds without end at one time.
 std::optional<Instant> SchedulerState::NextOverdue() const {
   std::optional<Instant> next;
   if (!protections.empty()) next = protections.begin()->first;
@@ -244,6 +259,8 @@ std::optional<Instant> SchedulerState::NextOverdue() const {
   return next;
 }
 
+// A protection that ends makes a job a possible victim, like a start, so it counts as one. Each
+// waiting job is noted once: `overdue_noted` moves forward only.
 void SchedulerState::NoteOverdue() {
   while (!protections.empty() && protections.begin()->first <= now) {
     protections.erase(protections.begin());
@@ -263,6 +280,8 @@ void SchedulerState::Protect(JobEntry& job, Instant until) {
   if (until > now) protections.insert({until, job.number});
 }
 
+// A job gains one priority for each aging period that it has waited, at most aging_steps. In a
+// queue that serves strictly by arrival, priorities have no effect.
 int64_t SchedulerState::EffectivePriority(const Line& line, const JobEntry& job) const {
   if (queues.order(job.queue) == spec::QueueOrder::kFirstCome) return 0;
   const int64_t periods = policy.aging_period.count() <= 0
@@ -271,6 +290,8 @@ int64_t SchedulerState::EffectivePriority(const Line& line, const JobEntry& job)
   return line.priority + std::min<int64_t>(periods, policy.aging_steps);
 }
 
+// A total order, because job numbers are unique: expedited first (the latest expedite before
+// earlier ones), then priority, then arrival or slack, then the number.
 bool SchedulerState::Before(const JobEntry& a, const JobEntry& b) const {
   if (a.expedited != b.expedited) return a.expedited > b.expedited;
   const int64_t priority_a = EffectivePriority(lines[a.line], a);
@@ -280,6 +301,7 @@ bool SchedulerState::Before(const JobEntry& a, const JobEntry& b) const {
   return a.number < b.number;
 }
 
+// Jobs keep their tasks in the order of ranks; pieces, shrinking and reports rely on it.
 void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
   spec::SharedAmounts amounts;
   for (const HeldTask& task : tasks) {
@@ -296,6 +318,8 @@ void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
   NoteElastic(job);
 }
 
+// Only use beyond the guarantee counts for the fair order: what a queue has a right to is not held
+// against it. A parent's usage changes with its children's, hence the walk to the root.
 void SchedulerState::NoteUsage(share::QueueIndex queue) {
   for (share::QueueIndex up = queue; up != share::kNoQueue; up = queues.parent(up)) {
     const int64_t beyond = queues.usage(up)[0] - queues.guarantee(up)[0];
@@ -361,6 +385,8 @@ void SchedulerState::NoteEnd(JobEntry& job) {
   ends.insert({job.end_noted, job.number});
 }
 
+// Entries in other tables are found by fields of the job, so each is removed before its field
+// changes. The last task is dropped first, since erasing from the end moves no others.
 void SchedulerState::Release(JobEntry& job) {
   if (job.placed) {
     auto& priorities = placed_priorities[static_cast<size_t>(job.queue)];
@@ -407,6 +433,8 @@ void SchedulerState::FormMix() {
   ++mix_version;
 }
 
+// The nodes are recorded before the tasks are dropped, because a task's node cannot be found
+// afterwards. Until the engine reports them as stopped, the old tasks still run there.
 void SchedulerState::Uproot(JobEntry& job) {
   job.leaving = true;
   for (const HeldTask& task : job.tasks) {
@@ -418,6 +446,7 @@ void SchedulerState::Uproot(JobEntry& job) {
   resources.Commit();
 }
 
+// A new transaction number makes confirmations of the old placement recognisable as late.
 void SchedulerState::Confirmable(JobEntry& job, Duration patience) {
   job.transaction = next_transaction++;
   if (job.bind_by) bind_deadlines.erase({*job.bind_by, job.number});
@@ -425,6 +454,7 @@ void SchedulerState::Confirmable(JobEntry& job, Duration patience) {
   bind_deadlines.insert({*job.bind_by, job.number});
 }
 
+// The time that the job has run is added before Release resets its start.
 void SchedulerState::Requeue(JobEntry& job, bool stop_sent) {
   job.ran += Elapsed(job);
   if (stop_sent) {
@@ -440,6 +470,7 @@ void SchedulerState::Requeue(JobEntry& job, bool stop_sent) {
   Enqueue(job);
 }
 
+// A node's list of leaving jobs must not keep the number of a job that is gone.
 void SchedulerState::Erase(JobNumber number) {
   JobEntry& job = at(number);
   for (const NodeIndex node : job.leaving_nodes) leaving_on[node].erase(number);

@@ -38,6 +38,8 @@ const SlotTable& SlotTables::Of(const State& state, ShapeId shape, Admit admit) 
     entries_.push_back({shape, admit, 0, SlotTable(*tree_, MostSlots(state, shape))});
   }
   Entry& entry = entries_[static_cast<size_t>(at)];
+  // The table is brought up to date by the nodes that have changed since it was last used. If more
+  // have changed than the state remembers, all are read.
   const auto look = [&](NodeIndex node) {
     entry.table.Set(static_cast<int32_t>(node),
                     SlotsFor(state, node, shape, admit, entry.table.max_slots()));
@@ -53,6 +55,8 @@ const SlotTable& SlotTables::Of(const State& state, ShapeId shape, Admit admit) 
   return entry.table;
 }
 
+// The bounds of each level in units of the level below, as DomainTree requires. The whole cluster,
+// which is the last level, is no tier of its own unless it is the only one.
 DomainTree TreeOf(const spec::Topology& topology) {
   const auto levels = topology.levels();
   std::vector<std::vector<int32_t>> bounds;

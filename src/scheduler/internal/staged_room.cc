@@ -54,6 +54,9 @@ class Gone {
   std::vector<const JobEntry*> jobs_;
 };
 
+// A job whose own queue has a guarantee can be held up by a parent that is over its guarantee.
+// First stops jobs below such parents until the job has the right to claim, then searches room with
+// that right.
 class StagedSearch {
  public:
   StagedSearch(SchedulerState& state, const JobEntry& job, Placer& placer)

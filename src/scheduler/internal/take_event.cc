@@ -16,15 +16,22 @@ namespace {
 
 using spec::NodeCondition;
 
+// Health is counted in per mille. It falls by Policy::fault_health with each fault and rises by
+// kHealthAnHour in each whole hour without one. The trust threshold lies above the probation
+// threshold of the policy's default, so a node on probation must heal well beyond it.
 constexpr uint16_t kGoodHealth = 1'000;
 constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is ready again
 constexpr int64_t kHealthAnHour = 10;
 
+// Applies one event to the state. Events come from outside and may be late, repeated or about
+// things that no longer exist: such an event changes nothing. Each handler commits what it changes
+// in the resources.
 class Taker {
  public:
   explicit Taker(SchedulerState& state) : state_(state) {}
 
   void operator()(const JobSubmitted& event) {
+    // A repeated submission is ignored: the first one counts.
     const JobRequest& request = event.request;
     if (state_.Find(request.id) != nullptr) return;
     Status fits = CheckRequest(request, state_.tree->tiers());
@@ -42,6 +49,8 @@ class Taker {
     state_.Enqueue(job);
   }
 
+  // A request that is not valid, or that could never start, leaves the old one in place. A running
+  // job keeps its request: what it holds was counted by it.
   void operator()(const JobChanged& event) {
     JobEntry* job = state_.Find(event.request.id);
     if (job == nullptr || job->placed) return;
@@ -53,6 +62,8 @@ class Taker {
     state_.Enqueue(*job);
   }
 
+  // The place in the waiting order depends on the flag, so the job leaves the order before the
+  // change and enters it again afterwards.
   void operator()(const JobExpedited& event) {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr || job->placed) return;
@@ -73,6 +84,7 @@ class Taker {
     state_.Erase(job->number);
   }
 
+  // The decision is recorded before Requeue, which releases the places that it lists.
   void operator()(const JobEvictionAsked& event) {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr || !job->placed) return;
@@ -91,6 +103,8 @@ class Taker {
     if (!CheckRequest(request, state_.tree->tiers()).ok()) return;
     if (!request.queue.empty() && state_.queues.Find(request.queue) == share::kNoQueue) return;
     JobEntry& job = Insert(request);
+    // Times of the adopted job may lie ahead of this clock; a time in the future would break the
+    // orders by arrival.
     job.submitted = std::min(event.submitted, state_.now);
     job.expedited = event.expedited;
     state_.expedites = std::max(state_.expedites, event.expedited);
@@ -107,6 +121,8 @@ class Taker {
     if (!event.tasks.empty() || !event.lost.empty()) TakeOver(job, event);
   }
 
+  // Whether a job is leaving is part of the key of its line, so a waiting job changes its line
+  // here.
   void operator()(const JobStopped& event) {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr || !job->leaving) return;
@@ -129,6 +145,8 @@ class Taker {
     Raise(event.job, event.transaction, event.ranks, Stage::kRunning);
   }
 
+  // A refusal of an older transaction is about places that the job no longer holds, and a running
+  // task can no longer be refused.
   void operator()(const TaskRefused& event) {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr || !job->placed || job->transaction != event.transaction) return;
@@ -155,6 +173,7 @@ class Taker {
     SetCapacity();
   }
 
+  // Only the tasks that hold the failed device are lost; other tasks of the node continue.
   void operator()(const DeviceChanged& event) {
     const auto node = state_.topology->Find(event.node);
     if (!node || event.device >= state_.resources.node(*node).devices) return;
@@ -173,6 +192,7 @@ class Taker {
     state_.resources.Commit();
   }
 
+  // The health recovers up to now first, so that the fault is subtracted from the current value.
   void operator()(const NodeFaulted& event) {
     const auto node = state_.topology->Find(event.node);
     if (!node) return;
@@ -198,6 +218,8 @@ class Taker {
     ++state_.quota_version;  // what waits is looked at anew
   }
 
+  // A link that is up again is trusted at once: its entry is removed. A link that is down never
+  // heals by time.
   void operator()(const LinkChanged& event) {
     if (!IsDomain(event.tier, event.domain)) return;
     if (event.up) {
@@ -220,6 +242,8 @@ class Taker {
     ++state_.mix_version;
   }
 
+  // The empty copy of the queues gets the same limit, because CheckFits decides by it whether a job
+  // could ever start. A limit with an entry out of range is ignored as a whole.
   void operator()(const QueueLimitSet& event) {
     const share::QueueIndex queue = state_.queues.Find(event.queue);
     if (queue == share::kNoQueue || queue == share::kRootQueue) return;

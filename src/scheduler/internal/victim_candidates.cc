@@ -119,6 +119,8 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
     candidate.cost = std::min(LossOfStopping(state, other), kMaxVictimCost);
     all.push_back(candidate);
   }
+  // Jobs of the queues that exceed their guarantees most come first, then the cheapest, then the
+  // newest: a total order, as numbers are unique.
   std::sort(all.begin(), all.end(), [](const VictimCandidate& a, const VictimCandidate& b) {
     if (a.excess != b.excess) return a.excess > b.excess;
     if (a.cost != b.cost) return a.cost < b.cost;
@@ -127,6 +129,8 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
   if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
   if (rights != Rights::kOwn || also_conflicting) return found;
   // Every subset of the candidates that are kept leaves every queue its guarantee.
+  // Candidates are admitted one after the other against a copy of the queues from which the earlier
+  // ones are gone. What remains is allowed together, and so is every part of it.
   share::QueueTree left = state.queues;
   std::erase_if(all, [&](VictimCandidate& candidate) {
     const JobEntry& other = *candidate.job;
@@ -141,6 +145,8 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
   return found;
 }
 
+// GPU-milliseconds: the work since the last snapshot and the restart, on all of the job's GPUs, and
+// a price for priority. In 128 bits, then limited to what a search allows.
 int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job) {
   int64_t gpus_milli = 0;
   for (const HeldTask& task : job.tasks) {

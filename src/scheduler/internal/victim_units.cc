@@ -6,6 +6,9 @@
 
 namespace longhaul::scheduler::internal {
 
+// Chooses the resource that is counted: devices where the shape has any, else cpu, else memory.
+// `complete_` is false where another resource could be short as well; the caller then lets the
+// proof choose among all holders.
 VictimUnits::VictimUnits(const State& state, const GroupRequest& group, ShapeId shape,
                          int32_t tasks, Admit admit)
     : state_(state), shape_(shape), admit_(admit), need_(tasks) {
@@ -115,6 +118,8 @@ void VictimUnits::CollectShares(std::span<const PieceTask> held, uint32_t gpu) {
   }
 }
 
+// Units with equal holders become free together. Fewer units make the search smaller, and the sort
+// makes their order independent of the order of tasks on the node.
 void VictimUnits::Merge() {
   std::sort(units_.begin(), units_.end());
   size_t last = 0;
@@ -138,6 +143,7 @@ void VictimUnits::Add(int64_t free, int32_t cap, VictimDomain& domain) {
   Merge();
   const auto slots = static_cast<int32_t>(std::min<int64_t>(free / each_, cap));
   domain.need -= slots;
+  // The free slots are taken off the need. Nothing can be gained from a host that is at its cap.
   if (units_.empty() || slots == cap) return;
   const int64_t loose = free - slots * each_;
   int64_t all = 0;
@@ -163,6 +169,8 @@ void VictimUnits::Add(int64_t free, int32_t cap, VictimDomain& domain) {
       {static_cast<int32_t>(domain.weights.size()), loose, static_cast<int32_t>(most)});
 }
 
+// The search has a faster way for domains without weights and hosts, so these are dropped where
+// they add no information.
 void VictimUnits::Finish(VictimDomain& domain) const {
   int32_t first = 0;
   for (const VictimHost& host : domain.hosts) {

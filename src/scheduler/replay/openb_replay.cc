@@ -149,6 +149,9 @@ class ByScheduler {
 
 }  // namespace
 
+// Tasks are removed or drawn again at random until their demand reaches the limit, and then
+// shuffled. All randomness comes from the caller's generator, so a seed gives the same arrivals
+// everywhere.
 std::vector<uint32_t> InflatedArrivals(std::span<const TraceJob> tasks, int64_t capacity_milli,
                                        Random& random) {
   const int64_t limit = capacity_milli * kMaxArrivedPercent / 100;

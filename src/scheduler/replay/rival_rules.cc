@@ -59,6 +59,8 @@ std::optional<SmallChoice> ChooseBestFit(const State& state, ShapeId id) {
   return SmallChoice{*best, state.ChooseGpus(*best, id)};
 }
 
+// The score is rounded down to whole points of 100, as in the published rule; ties go to the lowest
+// node. Rounding makes many ties, so it is part of the rule.
 std::optional<SmallChoice> ChoosePublishedFgd(const State& state, ShapeId id,
                                               const FragmentationTable& table) {
   const auto weight = static_cast<double>(std::max<int64_t>(table.weight(), 1));
@@ -84,6 +86,7 @@ std::optional<SmallChoice> ChoosePublishedFgd(const State& state, ShapeId id,
   return best;
 }
 
+// Reservoir sampling: each usable node is equally likely, in one pass.
 std::optional<SmallChoice> ChooseRandom(const State& state, ShapeId id, Random& random) {
   std::optional<NodeIndex> chosen;
   uint64_t seen = 0;

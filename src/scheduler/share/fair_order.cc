@@ -53,6 +53,8 @@ bool FairOrder::Active(QueueIndex queue) const {
   return node.open || node.open_below > 0;
 }
 
+// Whole 2^-32ths of the cluster in 128-bit arithmetic: exact comparisons, so that the order is the
+// same on every machine.
 int64_t FairOrder::Dominant(const SharedAmounts& amounts, uint32_t weight) const {
   int64_t most = 0;
   for (size_t r = 0; r < tree_->dimensions(); ++r) {
@@ -67,6 +69,8 @@ int64_t FairOrder::Dominant(const SharedAmounts& amounts, uint32_t weight) const
   return most / weight;
 }
 
+// The H-DRF rescaling of the header: children above the least share of an active child are scaled
+// down to it before they are added up. Results are kept until Refresh.
 const FairOrder::Node& FairOrder::Computed(QueueIndex queue) {
   Node& node = nodes_[Index(queue)];
   if (node.computed) return node;
@@ -124,6 +128,7 @@ std::optional<bool> FairOrder::UsedLess(QueueIndex a, QueueIndex b) const {
   return used_a < used_b;
 }
 
+// Descends from the root to the best child at each level: children x depth comparisons.
 QueueIndex FairOrder::Next() {
   QueueIndex at = kRootQueue;
   if (!Active(at)) return kNoQueue;
@@ -138,6 +143,7 @@ QueueIndex FairOrder::Next() {
 }
 
 void FairOrder::Close(QueueIndex queue) {
+  // The counts above fall only as far up as nodes have become inactive.
   Node& node = nodes_[Index(queue)];
   if (!node.open) return;
   node.open = false;

@@ -81,6 +81,7 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
   return tree;
 }
 
+// The claim of a queue on its parent, as the header defines it.
 int64_t QueueTree::Claim(const Node& node, size_t resource) {
   return std::max(node.own[resource] + node.children_claims[resource], node.kept[resource]);
 }
@@ -112,6 +113,8 @@ void QueueTree::ChangeUser(Node& node, const Holding& holding, int64_t sign) {
   if (usage == UserUsage()) node.users.erase(user);
 }
 
+// One walk to the root: each node receives the change of its child's claim, which may be smaller
+// than the change of usage where the kept part of a guarantee absorbs it.
 void QueueTree::Change(const Holding& holding, int64_t sign) {
   const size_t resources = dimensions();
   const QueueIndex queue = holding.queue;
@@ -158,6 +161,8 @@ std::optional<QuotaBlock> QueueTree::CheckUser(const Holding& asked) const {
   return std::nullopt;
 }
 
+// Limits first, on the whole path, then users, then lending: the first bound that fails is the one
+// that explanations name. Computes the claims as they would be without changing the tree.
 std::optional<QuotaBlock> QueueTree::Check(const Holding& asked) const {
   const size_t resources = dimensions();
   const QueueIndex queue = asked.queue;
@@ -178,6 +183,7 @@ std::optional<QuotaBlock> QueueTree::Check(const Holding& asked) const {
       const int64_t claim = Claim(node, r);
       const int64_t own = up == queue ? node.own[r] + amounts[r] + node.children_claims[r]
                                       : node.own[r] + node.children_claims[r] + change;
+      // Within this node's guarantee nothing is borrowed from above, so the nodes above admit it.
       if (own <= node.guarantee[r]) break;
       if (up == kRootQueue) {
         return QuotaBlock{QuotaBlock::Kind::kLending, kRootQueue, r, claim, amounts[r],
@@ -207,6 +213,7 @@ bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, Queu
   const size_t resources = dimensions();
   if (claimant == kRootQueue || victim == kRootQueue || claimant == victim) return false;
   // The branches below the first queue above both.
+  // Both paths are brought to the same depth and then followed upwards together.
   QueueIndex claim_branch = claimant;
   QueueIndex victim_branch = victim;
   while (at(claim_branch).depth > at(victim_branch).depth) claim_branch = at(claim_branch).parent;

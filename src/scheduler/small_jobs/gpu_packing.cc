@@ -39,6 +39,7 @@ Knapsack Solve(std::span<const ShareWeight> shares, std::span<const double> pric
   return knapsack;
 }
 
+// Walks back from a whole GPU by the last share added.
 std::vector<double> BestPattern(std::span<const ShareWeight> shares, const Knapsack& knapsack) {
   std::vector<double> pattern(shares.size());
   for (int v = kWholeGpu; v > 0;) {
@@ -68,6 +69,8 @@ class CuttingStock {
   }
 
   // The value of a GPU after the last pivot, in GPUs.
+  // Column generation: the most valuable pattern at the present prices enters the basis while it is
+  // worth more than the GPU that it costs.
   Knapsack Run() {
     Knapsack knapsack = Solve(shares_, Prices());
     for (int pivot = 0; pivot < kMaxPivots && knapsack.value[kWholeGpu] > 1 + 1e-7; ++pivot) {
@@ -88,6 +91,8 @@ class CuttingStock {
     return prices;
   }
 
+  // The ratio test finds the pattern that leaves: the one whose amount reaches zero first. The
+  // comparison multiplies crosswise to avoid a division.
   bool Pivot(std::span<const double> pattern) {
     std::vector<double> direction(size_);
     for (size_t row = 0; row < size_; ++row) {

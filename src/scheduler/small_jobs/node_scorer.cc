@@ -46,6 +46,8 @@ NodeScorer::NodeScorer(const State& state, const TaskMix& mix, const SmallJobPol
     most_cpu = std::max(most_cpu, kind.cpu_milli);
     most_gpus = std::max<int64_t>(most_gpus, static_cast<int64_t>(kind.devices.size()));
   }
+  // One factor kUnit more for cpu, which Score shifts out again: a thousandth of a cpu is a small
+  // part of a node.
   cpu_pull_ = policy.pull_cpu * kUnit * kUnit / most_cpu;
   gpu_pull_ = policy.pull_gpus * kUnit / (most_gpus * kWholeGpu);
 }
@@ -62,6 +64,8 @@ int64_t NodeScorer::HoleTerm(const State& state, NodeIndex node) const {
   return lost;
 }
 
+// For a fraction the best GPU of the node is tried; GPUs with equal free shares score alike, so
+// each free share is tried once. Integers only, so that scores compare the same on every machine.
 NodeScorer::Scored NodeScorer::Score(const State& state, NodeIndex index, const Shape& shape,
                                      int64_t fragmentation) const {
   const NodeState& node = state.node(index);

@@ -35,6 +35,8 @@ SmallPlacer::SmallPlacer(const State& state, TaskMix mix, SmallJobPolicy policy,
   SetMix(state, std::move(mix));
 }
 
+// Lays the nodes out by group, each group padded to whole blocks, so that a search reads the least
+// score of each block in sequence and one block of scores.
 void SmallPlacer::Arrange(const State& state) {
   std::vector<std::vector<NodeIndex>> members(state.groups().size());
   for (NodeIndex n = 0; n < state.size(); ++n) members[state.node(n).group].push_back(n);
@@ -75,6 +77,8 @@ void SmallPlacer::SetMix(const State& state, TaskMix mix) {
   FormPrices();
 }
 
+// Brings the sums up to the node's present state by differences. Scores are not computed here: the
+// node is marked stale, and each index scores it when it is asked for the next time.
 void SmallPlacer::FollowNode(const State& all, NodeIndex node) {
   const NodeState& state = all.node(node);
   const int64_t fragmentation = state.ready() ? scorer_.Fragmentation(state) : 0;
@@ -179,6 +183,7 @@ void SmallPlacer::Build(const State& state, Index& index, ShapeId shape) {
   index.seen = stale_;
 }
 
+// The least of a block is searched again only if the node that had it became worse.
 void SmallPlacer::Rescore(const State& state, Index& index, ShapeId shape, NodeIndex node) {
   if (!state.Allows(shape, state.node(node).group)) return;
   const uint32_t at = position_of_node_[node];
@@ -219,6 +224,9 @@ SmallChoice SmallPlacer::ChoiceOn(const State& state, NodeIndex node, ShapeId id
   return {node, scorer_.Score(state, node, shape, scorer_.Fragmentation(state.node(node))).gpu};
 }
 
+// The best of each group by score, plus the price of its device model, which is the same for all
+// nodes of a group. Ties go to the lowest node, as in Scan, which computes the same without an
+// index.
 std::optional<SmallChoice> SmallPlacer::Pick(const State& state, ShapeId id) {
   Follow(state);
   FormPrices();

@@ -49,6 +49,8 @@ Result<uint64_t> ModelMask(const std::set<std::string>& models, const spec::Topo
   return mask;
 }
 
+// Both sets of taints are sorted, as `std::includes` requires: a class suits only where the task
+// tolerates all of its taints.
 bool Suits(const spec::NodeClass& node_class, const TaskRequest& request) {
   for (const auto& [label, value] : request.selector) {
     const auto found = node_class.labels.find(label);

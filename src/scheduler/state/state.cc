@@ -38,6 +38,7 @@ uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limi
   return slots;
 }
 
+// The least over devices, CPU, memory and counted resources. A negative free amount counts as none.
 uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
   uint32_t slots = std::min(limit, SlotsOnDevices(node, shape, limit));
   const auto bound = [&slots](int32_t free, int32_t each) {
@@ -51,6 +52,8 @@ uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
   return slots;
 }
 
+// The node as it is when nothing runs on it. Marks of unhealthy devices are not part of it: it
+// answers what the hardware could hold.
 NodeState EmptyNode(const spec::Topology& topology, NodeIndex index, GroupIndex group) {
   const spec::NodeKind& kind = topology.kind_of(index);
   NodeState node;
@@ -129,6 +132,9 @@ State::State(const spec::Topology& topology, bool verify)
   groupings_ = Counted(true);
 }
 
+// A group is a pair of device model and node class, all that `Allows` depends on; a shape is
+// checked once for each group and not for each node. Nodes without devices get a model number of
+// their own. Groups are numbered by first appearance, so the numbers depend on the topology alone.
 void State::InitGroups() {
   std::map<std::pair<uint16_t, uint16_t>, GroupIndex> known;
   nodes_.reserve(topology_->size());
@@ -182,6 +188,7 @@ uint32_t State::SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) co
   return SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shapes_[shape], limit);
 }
 
+// Nodes of one kind hold the same when empty, so the count is computed once for each kind.
 std::vector<uint32_t> State::SlotsWhenEmpty(const Shape& shape, uint32_t limit) const {
   constexpr uint32_t kUnknown = ~uint32_t{0};
   std::vector<uint32_t> of_kind(topology_->kinds().size(), kUnknown);
@@ -208,11 +215,14 @@ GpuMask State::ChooseGpus(NodeIndex node, ShapeId shape_id) const {
   CHECK(eligible != 0) << "a task is placed where it doesn't fit";
   uint32_t best = static_cast<uint32_t>(std::countr_zero(eligible));
   for (uint32_t i = best + 1; i < state.devices; ++i) {
+    // A share goes to the fullest device that still has room, which keeps whole GPUs free.
     if ((eligible >> i & 1) != 0 && state.free_share[i] < state.free_share[best]) best = i;
   }
   return static_cast<GpuMask>(1u << best);
 }
 
+// Nodes that are not ready add nothing, whatever is free on them, so a change of condition is a
+// change of contribution like any other.
 State::Contribution State::ContributionOf(const NodeState& node) {
   if (!node.ready()) return {};
   const int free = CountGpus(node.free_gpus);
@@ -220,6 +230,9 @@ State::Contribution State::ContributionOf(const NodeState& node) {
           true};
 }
 
+// Updates the counters of all domains above the node by the difference. The changed node is logged
+// even if its contribution is equal: an index may depend on cpu or memory, which the counters leave
+// out.
 void State::Changed(NodeIndex node, const Contribution& before) {
   changed_[changes_++ % kKeptChanges] = node;
   const Contribution after = ContributionOf(nodes_[node]);
@@ -240,6 +253,8 @@ void State::Changed(NodeIndex node, const Contribution& before) {
   }
 }
 
+// A whole GPU takes all of its memory, whatever the shape requests. All devices of a node are of
+// one model, so the memory of the first one holds for each.
 void State::Take(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
@@ -258,6 +273,8 @@ void State::Take(NodeIndex index, const Shape& shape, GpuMask gpus) {
   Changed(index, before);
 }
 
+// The inverse of Take. An unhealthy device has kWholeGpu less, so it does not become wholly free
+// here.
 void State::GiveBack(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
@@ -279,6 +296,8 @@ void State::GiveBack(NodeIndex index, const Shape& shape, GpuMask gpus) {
   Changed(index, before);
 }
 
+// The tasks of a node form a list from the newest to the oldest. A removed record keeps both
+// neighbours, so that a roll-back in reverse order puts the task back at the same place.
 void State::Link(TaskSlot slot) {
   TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
   if (task.older != kNoTask) tasks_[static_cast<uint32_t>(task.older)].newer = slot;
@@ -308,6 +327,8 @@ TaskSlot State::Place(NodeIndex node, ShapeId shape_id, GpuMask gpus, uint64_t o
   const GpuMask eligible = shape.needs_devices() ? EligibleGpus(nodes_[node], shape) : GpuMask{0};
   CHECK((gpus & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
   CHECK(CountGpus(gpus) == (shape.share > 0 ? 1 : shape.gpus));
+  // The last freed slot is used first. The roll-back restores this order, so that equal histories
+  // give equal slots.
   const bool fresh = free_slots_.empty();
   const TaskSlot slot = fresh ? TaskSlot{static_cast<uint32_t>(tasks_.size())} : free_slots_.back();
   if (fresh) {
@@ -328,6 +349,8 @@ void State::Remove(TaskSlot slot) {
   CHECK(task.owner != 0) << "a task is removed twice";
   Unlink(slot);
   GiveBack(task.node, shapes_[task.shape], task.gpus);
+  // The record is kept until the commit, because the slot may be used again before a roll-back
+  // needs it.
   removed_.push_back(task);
   log_.Append({Inverse::Kind::kRemoved, false, 0, {}, task.node, slot});
   task = {};
@@ -374,6 +397,8 @@ void State::SetHealth(NodeIndex node, uint16_t thousandths) {
   changed_[changes_++ % kKeptChanges] = node;
 }
 
+// Requires that the changes are undone in reverse order: a slot or record at the end of its list is
+// then the one that the change put there.
 void State::Undo(const Inverse& inverse) {
   switch (inverse.kind) {
     case Inverse::Kind::kPlaced: {
@@ -463,6 +488,8 @@ void State::MoveTo(const spec::Topology& topology, std::span<const NodeIndex> nu
   }
   next.free_slots_ = std::move(free_slots_);
   next.task_count_ = task_count_;
+  // The counters are counted afresh, as the domains of the new topology are others. Their versions
+  // begin at zero.
   next.levels_ = next.Counted(false);
   next.groupings_ = next.Counted(true);
   *this = std::move(next);
@@ -506,6 +533,8 @@ void State::CompareCounters(bool groupings, std::string& differences) const {
   }
 }
 
+// Computes every node from its tasks alone and compares it byte by byte, which is possible as
+// NodeState has no gaps.
 std::string State::Recount() const {
   std::string differences;
   CompareCounters(false, differences);
@@ -550,6 +579,7 @@ std::string State::Recount() const {
   return differences;
 }
 
+// The order of free slots is included, because it decides the slots of later tasks.
 uint64_t State::Fingerprint() const {
   uint64_t hash = Hash64(nodes_.data(), nodes_.size() * sizeof(NodeState));
   hash = Hash64(health_.data(), health_.size() * sizeof(uint16_t), hash);

@@ -61,6 +61,7 @@ bool CsvReader::SplitLine(std::string_view line) {
                               " bytes: at most 4096");
     return false;
   }
+  // Quoted fields would need another grammar; a file that has them is refused instead of misread.
   const size_t bad = line.find_first_of(std::string_view("\"\0", 2));
   if (bad != std::string_view::npos) {
     status_ = InvalidArgument(place + std::to_string(bad + 1) +
@@ -137,6 +138,8 @@ Result<int64_t> CsvReader::InParts(size_t column, int64_t parts, int64_t max) co
     return Refuse(column, Printable(Field(column), 40) + " is out of range: 0 to " +
                               WithThousands(max / parts));
   }
+  // The small addition keeps a decimal fraction, which a double represents a little too low, from
+  // losing a unit.
   return static_cast<int64_t>(std::floor(scaled + 1e-6));
 }
 

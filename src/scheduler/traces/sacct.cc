@@ -128,6 +128,8 @@ Status ReadTresEntry(const CsvReader& row, Column column, std::string_view entry
   return {};
 }
 
+// The request rather than the allocation where both are there: an allocation shows what the other
+// scheduler gave.
 Result<Tres> ReadTres(const CsvReader& row) {
   const Column column = row.Field(kReqTres).empty() ? kAllocTres : kReqTres;
   Tres tres;
@@ -146,6 +148,8 @@ Status ReadNeeds(const CsvReader& row, TraceJob& job) {
   }
   nodes = std::max<int64_t>(1, nodes);
   const int64_t gpus = std::max<int64_t>(0, tres.gpus >= 0 ? tres.gpus : tres.typed_gpus);
+  // One task for each node where the GPUs divide evenly; otherwise one for each GPU, since how they
+  // were divided is unknown.
   const int64_t tasks = gpus % nodes == 0 ? nodes : gpus;
   const int64_t each = gpus / tasks;
   if (each > static_cast<int64_t>(spec::kMaxDevices)) {

@@ -32,6 +32,8 @@ constexpr size_t kMostRestarts = 12;
 
 class DomainSearch {
  public:
+  // The root bound is computed at once: FindVictims orders the domains by it and needs no search of
+  // the domains whose bound is not below the best cost.
   DomainSearch(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
                const VictimDomain& domain, int32_t index, const Rules& rules,
                CoverSearch::Budget& budget)
@@ -57,6 +59,8 @@ class DomainSearch {
     for (bool asked = false;;) {
       const Selection cheapest = Cheapest(below);
       if (cheapest.cost >= kNoCost) return Guess(below);
+      // Most sets are allowed, and the check of each node is expensive. So the search starts
+      // without it and is repeated with it only if the cheapest set turns out to be forbidden.
       if (!restricted_ && rules_.may_take && !may_take_(cheapest)) {
         restricted_ = true;
         continue;
@@ -86,6 +90,8 @@ class DomainSearch {
  private:
   // The cheapest set that frees enough and meets what has been learnt; it may not land.
   Selection Cheapest(int64_t below) {
+    // Clauses and rights join jobs of different components, so the components can be solved apart
+    // only while there are neither.
     const bool simple = clauses_.empty() && !restricted_;
     std::optional<SmallComponents> rest;
     if (simple) rest.emplace(cover_, components_, budget_.max_steps, budget_.steps);
@@ -209,6 +215,8 @@ class DomainSearch {
     if (!Asked(rest)) return Selection{};
     std::vector<size_t> order(cover_.jobs.size());
     std::iota(order.begin(), order.end(), size_t{0});
+    // The most expensive job first, so that the cheap ones remain. The count is checked before the
+    // proof, as it is far cheaper.
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return cover_.jobs[a].cost > cover_.jobs[b].cost; });
     rest.cost = 0;
@@ -268,6 +276,8 @@ class SimpleDomains {
       const int64_t right = jobs_[static_cast<size_t>(b)].cost;
       return left != right ? left < right : a < b;
     };
+    // Only the set of the cheapest jobs matters, so a partial order suffices: linear in the slots.
+    // `cheaper` is a total order, so the set is unique.
     std::nth_element(chosen.begin(), chosen.begin() + domain.need - 1, chosen.end(), cheaper);
     chosen.resize(static_cast<size_t>(domain.need));
     std::sort(chosen.begin(), chosen.end());
@@ -287,6 +297,8 @@ class SimpleDomains {
   int32_t domains_ = 0;
 };
 
+// Whether the victims free as many slots as the domain needs. Requires victims in ascending order
+// of jobs and their pieces in ascending order.
 bool Frees(std::span<const VictimPiece> pieces, const VictimDomain& domain,
            std::span<const Victim> victims) {
   const auto gone = [&](int32_t piece) {
@@ -345,6 +357,7 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
   int64_t best = kNoCost;
   for (const int32_t index : order) {
     const auto d = static_cast<size_t>(index);
+    // The domains are in the order of their bounds, so no later one can be cheaper either.
     if (bounds[d] >= best) break;
     if (const auto chosen = simple.Cheapest(domains[d])) {
       std::vector<Victim> victims;
@@ -371,6 +384,8 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
     answer.cost = best;
     answer.victims = search.Victims(selection);
   }
+  // Domains that were not searched keep their root bound. So the least of all is valid even if a
+  // domain ran out of steps.
   const int64_t least = bounds.empty() ? kNoCost : *std::min_element(bounds.begin(), bounds.end());
   answer.bound = std::min(least, best);
   if (answer.found) {
@@ -398,6 +413,7 @@ void Reprieve(std::span<const VictimJob> jobs, std::span<const VictimPiece> piec
                                 : pieces[static_cast<size_t>(candidate.second)].shrink_cost;
   };
   if (optimal) std::erase_if(candidates, [&](const auto& c) { return cost(c) > 0; });
+  // Whole jobs come before pieces: to spare a job keeps it running without an interruption.
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
     if ((a.second < 0) != (b.second < 0)) return a.second < 0;
     return cost(a) > cost(b);

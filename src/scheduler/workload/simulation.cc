@@ -20,6 +20,7 @@ namespace {
 constexpr double kShortRun = 10;  // seconds: the bound of the bounded slow-down
 constexpr size_t kSamples = 720;  // of use over time
 
+// Quantiles are the nearest rank, without interpolation, so each is a wait that occurred.
 WaitFigures FiguresOf(std::vector<double> waits) {
   WaitFigures figures;
   figures.jobs = waits.size();
@@ -55,6 +56,8 @@ Instant ArrivalOf(const TraceJob& job) {
   return InstantFromNanoseconds((job.clock_ms > 0 ? job.clock_ms : job.arrival_ms) * 1'000'000);
 }
 
+// A job without an end in the trace is taken to run for a year, which is also the most that any job
+// runs.
 Duration LengthOf(const TraceJob& job) {
   const Duration forever = std::chrono::hours(24 * 365);
   return job.duration_ms ? std::min<Duration>(std::chrono::milliseconds(*job.duration_ms), forever)
@@ -79,6 +82,8 @@ struct Life {
   uint64_t generation = 0;
 };
 
+// Plays a trace against one scheduler. The simulation counts free GPUs by itself and checks them at
+// each decision, so a scheduler that overbooks a host fails here.
 class Run {
  public:
   // `requests` has one entry a job.
@@ -131,6 +136,8 @@ class Run {
         now = events_.top().at;
       }
       Pass(now);
+      // All events of one instant are applied before the round, so that it decides on all of them
+      // together.
       while (!events_.empty() && events_.top().at == now) {
         const Happening next = events_.top();
         events_.pop();
@@ -170,6 +177,9 @@ class Run {
     int64_t waiting = 0;
   };
 
+  // Integrates use, shortfall and fragmentation over the span since the last event, in which they
+  // are constant. The span before the last arrival counts separately, because afterwards the
+  // cluster only drains.
   void Pass(Instant now) {
     const double hours = ToSeconds(now - last_) / 3600;
     const double gpu_hours = static_cast<double>(used_) * hours;
@@ -292,6 +302,8 @@ class Run {
                   ++life.generation});
   }
 
+  // Only work up to the last whole snapshot period is kept. A new generation makes the end that is
+  // still queued void.
   void Evict(const Decision& decision) {
     Life& life = lives_[index_.at(decision.job.value())];
     const Duration ran = std::max(Duration(0), last_ - life.started);
@@ -363,6 +375,8 @@ class Run {
     most[0][0] = 0;
     for (auto& [block, leaves] : blocks) {
       std::sort(leaves.begin(), leaves.end(), std::greater<>());
+      // Both indices descend, so each block is used at most once. Of a block the largest leaves are
+      // the best choice of any number.
       for (size_t j = blocks.size(); j >= 1; --j) {
         for (size_t k = width - 1; k >= 1; --k) {
           int32_t taken = 0;

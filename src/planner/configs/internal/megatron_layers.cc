@@ -52,6 +52,7 @@ class Letters {
   }
 
   // "*3" after what was written from `begin` on.
+  // The limits are checked before the text is written, since nested repeats grow as a product.
   Status Repeat(size_t begin) {
     if (at_ == text_.size() || text_[at_] != '*') return {};
     size_t end = ++at_;
@@ -133,6 +134,8 @@ Status ParseExpertLayers(std::string_view text, uint32_t layers, spec::Experts& 
   spec::Model model;
   model.layers = layers;
   const uint32_t apart = ones == 1 ? 1 : (layers - first + ones - 1) / ones;
+  // The model has two numbers for the pattern. A block of dense layers before all others is tried
+  // first, then layers with experts at equal distances; each candidate is compared layer by layer.
   for (const uint32_t every : {1u, apart}) {
     if (first + 1 < every) continue;
     experts.every = every;

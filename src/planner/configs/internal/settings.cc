@@ -25,6 +25,8 @@ void Settings::Add(const std::string& name, std::vector<std::string> values) {
   values_[name] = std::move(values);
 }
 
+// A name counts as known once it has been looked up, whether or not the file has it. So no list of
+// known names exists beside the reader, and `PassOver` must come last.
 const std::vector<std::string>* Settings::Take(std::string_view name) {
   known_.emplace(name);
   const auto found = values_.find(name);
@@ -55,6 +57,7 @@ std::optional<std::string> Settings::One(std::string_view name) {
     return std::nullopt;
   }
   const std::string& value = values->front();
+  // A variable of the shell that the script takes from its environment.
   if (!value.empty() && value.front() == '$') {
     Refuse(name, "is " + Printable(value, 60) + ", which the file does not set: write its value");
     return std::nullopt;

@@ -25,6 +25,9 @@ size_t NameLength(std::string_view text) {
   return length;
 }
 
+// One pass over the text with a small part of a shell's grammar: quotes, variables, arrays and
+// arithmetic. Nothing is executed; what cannot be known stays in the word as it is written. The
+// sizes are bounded, because variables can grow exponentially.
 class ShellReader {
  public:
   ShellReader(std::string_view text, std::string_view source) : text_(text), source_(source) {}
@@ -83,6 +86,7 @@ class ShellReader {
   }
 
   void Refuse(const std::string& why) {
+    // Only the first mistake is kept: later ones often follow from it.
     if (status_.ok()) {
       status_ = InvalidArgument(std::string(source_) + ":" + std::to_string(line_) + ": " + why);
     }
@@ -129,6 +133,8 @@ class ShellReader {
         Dollar(/*quoted=*/true);
         continue;
       }
+      // Between double quotes a backslash escapes only these characters; before others it is a
+      // character of its own.
       const bool escapes = c == '\\' && at_ + 1 < text_.size() &&
                            std::string_view("\"\\$`\n").find(text_[at_ + 1]) != std::string::npos;
       if (escapes) {
@@ -225,6 +231,8 @@ class ShellReader {
 
   // Sums and matmuls from the left, matmuls first, in the range of 64 bits; no brackets.
   std::optional<int64_t> Sum(std::string_view text) const {
+    // In 128 bits, so that one operation on two 64-bit numbers cannot overflow before the range
+    // check.
     __int128 sum = 0;
     __int128 product = 0;
     char before = '+';  // of the factor that comes
@@ -313,6 +321,8 @@ class ShellReader {
     const size_t length = NameLength(word);
     const std::string_view rest = std::string_view(word).substr(length);
     const bool adds = rest.starts_with("+=");
+    // An assignment counts only where no command word precedes it; later in a command it is an
+    // argument.
     const bool sets = length > 0 && (adds || rest.starts_with('='));
     if (sets && (command_.empty() || command_.back() == "export")) {
       Values& values = variables_[word.substr(0, length)];

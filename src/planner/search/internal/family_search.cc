@@ -15,6 +15,9 @@ constexpr uint64_t kPlansALayout = 16;
 
 }  // namespace
 
+// Inside a family all layouts have one number of GPUs, so the objective is the step time multiplied
+// by a constant, and the search compares seconds. A step of exactly the longest one is allowed;
+// nextafter makes the strict comparison with the threshold admit it.
 FamilySearch::FamilySearch(const PlanRequest& job, Oracle& oracle, const GpuCount& gpus,
                            double threshold, const Candidate* known, uint64_t effort,
                            const Options& options)
@@ -45,6 +48,8 @@ void FamilySearch::Visit(const Shape& shape, uint32_t index) {
   recomputes_ = RecomputeChoices(job_, shape);
   const std::vector<uint32_t> micro_batches = MicroBatches(job_, shape);
   if (micro_batches.empty()) return;
+  // States come first, although they are a lower level of the tree: their memory does not depend on
+  // the choices in between, so what does not fit is removed once for all of these.
   KeepFittingStates(shape, micro_batches);
   if (states_.empty()) return;
   struct Micro {
@@ -56,6 +61,7 @@ void FamilySearch::Visit(const Shape& shape, uint32_t index) {
     training_.batch.micro = size;
     micros.push_back({Call(oracle_.ShapeBound(training_)), size});
   }
+  // The least bound first: it lowers the threshold soonest, and the sort keeps the order of equals.
   std::stable_sort(micros.begin(), micros.end(),
                    [](const Micro& a, const Micro& b) { return a.bound < b.bound; });
   for (const Micro& micro : micros) {
@@ -75,6 +81,8 @@ uint64_t FamilySearch::effort() const {
   return effort_ ? *effort_ : calls + (oracle_.effort() - oracle_effort_) / kPlansALayout;
 }
 
+// Once spent, the search stays spent: `expired_` is a clock of the caller's and may be called at
+// other moments, and what follows must be left out consistently.
 bool FamilySearch::IsSpent() {
   spent_ = spent_ || effort() >= effort_limit_ || (expired_ && expired_());
   return spent_;
@@ -91,6 +99,8 @@ double FamilySearch::Call(double figure) {
   return figure;
 }
 
+// Records a region with the current, unfinished training. Every point of the space is counted by
+// exactly one rule, which the proof checks by the sum.
 void FamilySearch::Prune(Rule rule, double bound, uint64_t count) {
   if (count == 0) return;
   points[static_cast<size_t>(rule)] += count;
@@ -147,6 +157,8 @@ void FamilySearch::VisitMicro(const Shape& shape, uint32_t micro) {
   Apply(Stages{}, training_);
 }
 
+// The innermost loops over states and recompute. `seen` is shared by all states of the current
+// stages, because a result for one offload can settle the same recompute with other offloads.
 void FamilySearch::VisitStages() {
   struct Choice {
     double bound;
@@ -219,6 +231,9 @@ FamilySearch::Seen& FamilySearch::SeenOf(const States& states, std::vector<Seen>
   return seen.back();
 }
 
+// A heavier recompute is never faster, so it is settled where a lighter one is too slow by its
+// bound, or fits. The same holds for offload: a choice without offload settles all offloads, a
+// choice with one settles only the same offload.
 std::pair<FamilySearch::Settled*, Rule> FamilySearch::Lighter(const Recompute& recompute,
                                                               Seen& seen) const {
   for (auto& [list, rule] :
@@ -240,6 +255,8 @@ size_t FamilySearch::SkipFull(size_t begin, Seen& seen) {
   if (!partly(recomputes_[begin]) || Lighter(recomputes_[begin], seen).first != nullptr) {
     return begin;
   }
+  // Memory falls with the number of layers, so the first one that fits is found by bisection:
+  // log2(n) memory evaluations instead of n.
   const auto first = recomputes_.begin() + static_cast<ptrdiff_t>(begin);
   const auto last = std::find_if_not(first, recomputes_.end(), partly);
   const auto fitting = std::partition_point(first, last, [this](const Recompute& recompute) {
@@ -268,6 +285,9 @@ void FamilySearch::Join(Settled& settled, Rule rule) {
   pruned[settled.region].points += orders_.size();
 }
 
+// The memory of fixed runs is checked first. Where the runs are open, the bound is infinite if no
+// choice fits. The choice itself is made for each order, after the step without any recompute has
+// shown that the order can be fast enough.
 void FamilySearch::VisitByStage() {
   const double bound = Call(oracle_.RecomputeBound(training_, Threshold()));
   if (bound == kNever || !training_.stage_recompute.empty()) {
@@ -316,6 +336,8 @@ void FamilySearch::VisitRecompute(const Recompute& recompute, Seen& seen) {
     training_.stage_recompute.clear();
     return;
   }
+  // The bound comes before the memory: a layout that is too slow settles heavier ones even if it
+  // does not fit.
   const double bound = Call(oracle_.RecomputeBound(training_, kNever));
   if (bound >= Threshold()) {
     Prune(Rule::kRecomputeTime, bound, orders_.size());
@@ -338,6 +360,7 @@ void FamilySearch::KeepSmallest() {
   if (bytes < smallest_.memory_bytes) smallest_ = {training_, 0, bytes};
 }
 
+// Full recompute is the last choice of the list and keeps least. A fixed recompute is the only one.
 void FamilySearch::KeepSmallestOfAny() {
   training_.recompute = recomputes_.back();
   if (training_.recompute.kind != spec::RecomputeKind::kByStage) KeepSmallest();

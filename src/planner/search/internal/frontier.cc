@@ -16,6 +16,8 @@ constexpr uint32_t kSmallestShare = 32;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+// Without a price or a length of the run, GPU-seconds of a step stand for money and the step for
+// time. Only ratios are compared, so the unit does not matter.
 double Dollars(const Proposal& proposal) {
   return proposal.run ? proposal.run->dollars.expected
                       : proposal.evaluation.step.count() * proposal.cluster.devices;
@@ -30,6 +32,7 @@ bool Beats(const Proposal& a, const Proposal& b) {
   constexpr double kEqual = 1e-6;
   const std::array<std::pair<double, double>, 3> figures = {
       {{Time(a), Time(b)}, {Dollars(a), Dollars(b)}, {a.memory_share, b.memory_share}}};
+  // Differences within a millionth count as equal; otherwise rounding alone would keep a point.
   bool better = false;
   for (const auto& [of_a, of_b] : figures) {
     if (of_a > of_b * (1 + kEqual)) return false;
@@ -85,6 +88,8 @@ class Frontier {
     }
   }
 
+  // Quadratic in the points, of which there are one for each search. Of equal points the first is
+  // kept.
   std::vector<FrontierPoint> Kept() const {
     std::vector<FrontierPoint> kept;
     for (size_t i = 0; i < points_.size(); ++i) {

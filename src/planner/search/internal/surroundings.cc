@@ -86,6 +86,7 @@ std::vector<Influence> InfluencesOf(const PlanRequest& job, const Proposal& best
     }
     if (std::abs(influence.low) + std::abs(influence.high) > 1e-4) influences.push_back(influence);
   }
+  // Stable, so that equal bars stay in the order of `ChangesOf` on each standard library.
   std::stable_sort(influences.begin(), influences.end(),
                    [](const Influence& a, const Influence& b) {
                      return std::max(std::abs(a.low), std::abs(a.high)) >
@@ -137,6 +138,9 @@ std::optional<Timeline> TimelineOf(const PlanRequest& job, const Proposal& best)
     times.push_back({stage.forward.count(), stage.backward.count(), stage.backward.count() / 2});
   }
   Timeline timeline;
+  // Tasks of one micro-batch: a forward and a backward on each chunk of each stage. Enough
+  // micro-batches are drawn to show filling, a steady part and draining, within the limit on tasks;
+  // interleaving needs whole groups of as many micro-batches as stages.
   const uint64_t each = uint64_t{2} * layout.pipeline * layout.virtual_pipeline;
   uint64_t micro = std::min<uint64_t>(best.evaluation.micro_batches, 2ull * layout.pipeline + 4);
   micro = std::min(micro, std::max<uint64_t>(layout.pipeline, kMostTasksDrawn / each));

@@ -11,6 +11,9 @@ constexpr int32_t kImpossible = -(1 << 29);
 
 }  // namespace
 
+// One table for each tier from the second highest down. Each has the counts of the higher tiers,
+// which are known to be the least, as limits, so it stays small, and its first entry that holds the
+// units is the least count of the tier.
 bool DomainTable::FewestDomains(const LeafProblem& problem, Tier required_tier, Counts& counts,
                                 std::vector<int32_t>& leaves) {
   counts = {};
@@ -38,6 +41,8 @@ bool DomainTable::FewestDomains(const LeafProblem& problem, Tier required_tier, 
   return true;
 }
 
+// On the top tier the domains do not nest in others, so the largest ones first are the best choice,
+// without a table.
 bool DomainTable::FewestOnTop(const LeafProblem& problem, Tier required_tier, Counts& counts) {
   const Tier top = problem.tiers - 1;
   const auto t = static_cast<size_t>(top);
@@ -68,6 +73,9 @@ bool DomainTable::FewestOnTop(const LeafProblem& problem, Tier required_tier, Co
   return capacity >= problem.units;
 }
 
+// The domains of the tier inside the chosen parents that suffice if the largest are taken first. A
+// choice with that many exists, so the least count is not larger, and the table needs no more
+// columns.
 int32_t DomainTable::UpperBound(const LeafProblem& problem, Tier tier) const {
   const Tier above = tier + 1;
   std::vector<int32_t>& sizes = const_cast<DomainTable*>(this)->order_;
@@ -122,6 +130,7 @@ void DomainTable::Fill(const LeafProblem& problem, Tier lowest, const Counts& li
   }
 }
 
+// A domain without capacity has no event: it can neither be chosen nor hold a chosen item.
 void DomainTable::FillDomain(const LeafProblem& problem, Tier tier, int32_t domain) {
   const auto t = static_cast<size_t>(tier);
   if (problem.CapacityOf(tier, domain) == 0) return;
@@ -180,6 +189,8 @@ void DomainTable::FillItem(const LeafProblem& problem, int32_t item) {
   }
 }
 
+// Keeps the larger value at each entry, and whether it came from `from`. Only strictly larger
+// values replace, so ties go to the domains that come first.
 void DomainTable::Merge(std::vector<int32_t>& into, const std::vector<int32_t>& from) {
   const size_t base = decisions_.size();
   decisions_.resize(base + states_);
@@ -190,6 +201,9 @@ void DomainTable::Merge(std::vector<int32_t>& into, const std::vector<int32_t>& 
   }
 }
 
+// Replays the events backwards. `level` is the table that the current entry belongs to: an exit
+// event leads into its domain if the entry came from there, and the enter event leads out again and
+// gives back the domain's price.
 void DomainTable::Choose(const LeafProblem& problem, size_t state) {
   chosen_.clear();
   Tier level = problem.tiers;  // the tier whose table the entry is in

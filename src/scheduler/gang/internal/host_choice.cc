@@ -25,6 +25,8 @@ void HostChooser::MergeHistograms(const LeafProblem& problem, std::span<const in
   merged_[0] = 0;
 }
 
+// The largest hosts first is optimal: hosts hold any part of their units, so the k largest hosts
+// hold at least as much as any other k.
 int32_t HostChooser::FewestHosts(const LeafProblem& problem, std::span<const int32_t> leaves,
                                  int32_t units) {
   MergeHistograms(problem, leaves);
@@ -39,6 +41,8 @@ int32_t HostChooser::FewestHosts(const LeafProblem& problem, std::span<const int
   return count;
 }
 
+// A knapsack over the leaves: slices_[i][n] is the fewest hosts by which the first i leaves hold n
+// slices. Leaves x wanted x slices of a leaf steps. All rows are kept, to walk back.
 int32_t HostChooser::FewestHostsOfSlices(const LeafProblem& problem,
                                          std::span<const int32_t> leaves, int32_t units,
                                          std::vector<int32_t>& units_of_leaf, int64_t& steps) {
@@ -81,6 +85,12 @@ int32_t HostChooser::FewestHostsOfSlices(const LeafProblem& problem,
   return fewest;
 }
 
+// The greedy choice takes the largest hosts and leaves `excess` units free on them. Without another
+// host, hosts of the choice can be exchanged for smaller ones. `least` is the size of the smallest
+// host taken; an exchange is described relative to it: a larger host that leaves lowers the sum by
+// value - least, and a smaller one that enters by least - value. layers_ holds, for each difference
+// between hosts that leave and hosts that enter, the set of reductions that can be reached, as
+// bits. Reductions above the excess would leave units without a host and are masked.
 int32_t HostChooser::ReduceExcess(int32_t least, int32_t excess) {
   if (excess == 0 || excess > kMaxExcess) return excess;
   exchanges_.clear();
@@ -131,6 +141,8 @@ int32_t HostChooser::BestReduction(int32_t least, int32_t excess) const {
   return 0;
 }
 
+// Walks the layers backwards from the smallest difference that the hosts of the least size can make
+// up. A larger host that leaves and a smaller one that enters change taken_ with opposite signs.
 void HostChooser::ApplyReduction(int32_t least, int32_t excess, int32_t reduction) {
   const auto l = static_cast<size_t>(least);
   const auto reachable = [&](size_t layer, int32_t d, int32_t r) {
@@ -153,6 +165,8 @@ void HostChooser::ApplyReduction(int32_t least, int32_t excess, int32_t reductio
   }
 }
 
+// The histogram decides how many hosts of each size are taken; the walk over the leaves then takes
+// the first hosts of these sizes, so that free hosts remain in the last leaves.
 int32_t HostChooser::Append(const LeafProblem& problem, std::span<const int32_t> leaves,
                             int32_t units, std::vector<HostTasks>& tasks) {
   if (units == 0) return 0;
@@ -183,6 +197,7 @@ int32_t HostChooser::Append(const LeafProblem& problem, std::span<const int32_t>
       tasks.push_back({host, value * problem.host_slice});
     }
   }
+  // The last host takes fewer tasks: all of the excess is left on one host.
   tasks[last].tasks -= excess * problem.host_slice;
   CHECK(tasks[last].tasks > 0) << "a host without a task";
   return excess * problem.host_slice;

@@ -18,6 +18,9 @@ int32_t LeafSearch::HostsOf(const std::vector<int32_t>& leaves) {
   return hosts_.FewestHostsOfSlices(*problem_, with_free_, problem_->units, units_of_leaf_, steps_);
 }
 
+// Replaces the choice if the leaves hold the units with fewer hosts, or with as many hosts and
+// fewer slots left over. Every table of bounds yields a choice as well, so the search starts from a
+// good one.
 bool LeafSearch::Offer(const std::vector<int32_t>& leaves, LeafChoice& choice) {
   int32_t units = all_free_;
   for (const int32_t leaf : leaves) units += problem_->CapacityOf(kLeafTier, leaf);
@@ -92,6 +95,9 @@ void LeafSearch::Begin(const LeafProblem& problem, const Counts& counts, int64_t
   LoadWeights();
 }
 
+// The least capacity of any choice with as few domains, minus the units. All capacities are divided
+// by their common divisor first, which shortens the bit sets. Returns 0, the trivial bound, if the
+// table does not fit the limit.
 int32_t LeafSearch::BoundLeftover(LeafChoice& choice) {
   const int32_t units = problem_->units;
   scale_ = units;
@@ -108,6 +114,10 @@ int32_t LeafSearch::BoundLeftover(LeafChoice& choice) {
   return sum * scale_ - units;
 }
 
+// The bound of equal_tasks.h for each share t: H hosts of a choice hold at most H t + W_t, where
+// W_t is the most that the choice's hosts have above t. So H is at least (units - W_t) / t, rounded
+// up. Returns false if the tables exceed the limit; the bound is then the units over the largest
+// share.
 bool LeafSearch::BoundHosts(LeafChoice& choice) {
   const auto layers = static_cast<int64_t>(states_.positions() * states_.states());
   if (layers * static_cast<int64_t>(shares_.size()) > max_steps_) {
@@ -129,6 +139,8 @@ bool LeafSearch::BoundHosts(LeafChoice& choice) {
   return true;
 }
 
+// Leaves with the same histogram under the same domain are interchangeable. The search takes a leaf
+// only if its twin before it is taken, which removes permutations of equal choices.
 void LeafSearch::MarkTwins() {
   const auto block_of = [this](int32_t leaf) {
     const auto& tree = *problem_->tree;
@@ -167,6 +179,9 @@ void LeafSearch::Improve(const LeafProblem& problem, const Counts& counts, int64
       complete || (choice.hosts_proven && have_sums_ && choice.leftover == least_leftover);
 }
 
+// Whether a completion from here could be better than the choice known: the leaves must hold the
+// units, the bound on hosts must not exceed those known, and with equally many hosts a smaller
+// leftover must be reachable.
 bool LeafSearch::MayImprove(size_t position, size_t state, int32_t units,
                             const LeafChoice& choice) const {
   if (units + most_[0].At(position, state) < problem_->units) return false;
@@ -183,6 +198,9 @@ bool LeafSearch::MayImprove(size_t position, size_t state, int32_t units,
   return to >= 0 && sums_.LeastIn(position, state, from, to) >= 0;
 }
 
+// Branch and bound over the leaves in order. A free leaf has no second branch, because it is always
+// part of the choice. When the steps run out, the search returns with the best choice so far, and
+// Improve does not call it proven.
 void LeafSearch::Descend(size_t position, size_t state, int32_t units, LeafChoice& choice) {
   steps_ += static_cast<int64_t>(shares_.size());
   if (steps_ > max_steps_) return;

@@ -8,6 +8,8 @@
 
 namespace longhaul::scheduler::internal {
 
+// The size of a table is the product of (tasks + 1) over the indexed groups. With the most numerous
+// group as the value instead of an index, the product is the least.
 GroupOrder::GroupOrder(std::span<const TaskGroup> groups) : order(groups.size()) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -21,6 +23,9 @@ GroupOrder::GroupOrder(std::span<const TaskGroup> groups) : order(groups.size())
   }
 }
 
+// Enumerates the counts of the indexed groups that fit on the host. Of the last group only the most
+// is stored, as fewer of it are always possible too. `load.offset` is the entry of the counts and
+// is kept in step with them.
 std::optional<std::vector<HostLoad>> LoadsOf(const FreeHost& host,
                                              std::span<const TaskGroup> groups,
                                              const GroupOrder& order, size_t max_loads) {
@@ -64,6 +69,9 @@ std::optional<std::vector<HostLoad>> LoadsOf(const FreeHost& host,
   return loads;
 }
 
+// Joins the hosts one by one: entry x loads entries. A load of zero tasks always exists, so the
+// value of an entry never falls when a host is added. Values are capped at the tasks of the last
+// group, because more than these are of no use.
 bool LeafTables::Fill(std::span<const FreeHost> hosts, int64_t& steps, bool decisions) {
   const int32_t limit = order_.Last(groups_).tasks;
   table_.assign(order_.task_entries, kCannot);
@@ -104,6 +112,8 @@ bool LeafTables::Fill(std::span<const FreeHost> hosts, int64_t& steps, bool deci
   return true;
 }
 
+// Keeps the entries that are whole slices of every group, and rounds the last group down to whole
+// slices. The digits of an entry of slices are scaled to those of an entry of tasks.
 std::vector<int32_t> LeafTables::Slices() const {
   const int32_t last_slice = order_.Last(groups_).slice;
   std::vector<int32_t> slices(order_.slice_entries, kCannot);

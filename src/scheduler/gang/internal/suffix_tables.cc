@@ -5,6 +5,9 @@
 
 namespace longhaul::scheduler::internal {
 
+// The index of a state is open x entries_ + entry, where the entry is the counts left in mixed
+// radix. `open` is the number of tiers above the leaf that the next chosen leaf must pay for. All
+// transitions are precomputed here, so Skip and Take are a few additions each.
 void SuffixStates::Load(const LeafProblem& problem, const Counts& counts) {
   CHECK(problem.slice == 1 || problem.slice_tier == kLeafTier);
   leaves_.clear();
@@ -38,6 +41,7 @@ void SuffixStates::Load(const LeafProblem& problem, const Counts& counts) {
     }
   }
   // The lowest tier, counted from 1, that is free at a leaf; levels_ - 1 where none is.
+  // A domain that is free of charge is as good as paid, and so are all domains above it.
   const auto free_level = [&](int32_t leaf) {
     size_t open = levels_ - 1;
     const int32_t host = problem.tree->FirstHost(kLeafTier, leaf);
@@ -64,6 +68,7 @@ void SuffixStates::Load(const LeafProblem& problem, const Counts& counts) {
   start_ = first_open * entries_ + entries_ - 1;
 }
 
+// From the last position to the first: positions x states steps.
 void MaxSuffix::Fill(const SuffixStates& states, std::span<const int32_t> weight) {
   states_ = states.states();
   const size_t positions = states.positions();
@@ -85,6 +90,7 @@ void MaxSuffix::Choose(const SuffixStates& states, std::span<const int32_t> weig
   size_t state = states.Start();
   for (size_t i = 0; i < states.positions(); ++i) {
     const size_t take = states.Take(i, state);
+    // To take is preferred on a tie, so the choice has the lowest leaves.
     if (take != SuffixStates::kNone && weight[i] + At(i + 1, take) == At(i, state)) {
       if (!states.IsFree(i)) leaves.push_back(states.LeafAt(i));
       state = take;
@@ -94,6 +100,8 @@ void MaxSuffix::Choose(const SuffixStates& states, std::span<const int32_t> weig
   }
 }
 
+// Each row is a set of sums as bits, so one addition of a weight to all sums is a shift of words.
+// Sums above the limit fall off the end. The memory is checked before it is allocated.
 bool SumSuffix::Fill(const SuffixStates& states, std::span<const int32_t> weight, int32_t limit,
                      int64_t max_words) {
   states_ = states.states();
@@ -110,6 +118,8 @@ bool SumSuffix::Fill(const SuffixStates& states, std::span<const int32_t> weight
     const auto shift = static_cast<unsigned>(weight[i]) % 64;
     for (size_t state = 0; state < states_; ++state) {
       uint64_t* here = bits_.data() + (i * states_ + state) * words_;
+      // A free leaf is always taken, so skipping it is no transition: the sum of all choices
+      // contains it.
       if (!states.IsFree(i)) {
         const uint64_t* skipped = Row(i + 1, states.Skip(i, state));
         std::copy_n(skipped, words_, here);

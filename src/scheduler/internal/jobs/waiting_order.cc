@@ -13,6 +13,8 @@ constexpr size_t kMostOld = 64;  // beside as many as jobs that wait
 
 }  // namespace
 
+// Jobs arrive nearly in the order of submission, so an addition is mostly an append. A job that
+// waits again, after it was stopped, finds its old entry as long as that has not been erased.
 void WaitingOrder::Add(const Job& job) {
   ++waiting_;
   if (entries_.empty() || entries_.back().job < job) {
@@ -73,6 +75,8 @@ std::optional<WaitingOrder::Job> WaitingOrder::WaitingFrom(Entries::const_iterat
   return entry->job;
 }
 
+// Erases in bulk once the old entries outnumber the waiting jobs, so that erasing costs constant
+// time per removal on average.
 void WaitingOrder::DeleteOld() {
   while (!entries_.empty() && !entries_.back().waits) entries_.pop_back();
   while (!entries_.empty() && !entries_.front().waits) entries_.pop_front();

@@ -24,6 +24,7 @@ bool WaitsForLong(const SchedulerState& state, const Reservation& reservation) {
 
 }  // namespace
 
+// No run is due while no gang waits for long, so an idle cluster needs no timer.
 std::optional<Instant> Defragmentation::NextRun(const SchedulerState& state) {
   const Policy& policy = state.policy;
   if (!policy.moves || policy.defragment_period <= Duration(0)) return std::nullopt;
@@ -50,6 +51,8 @@ void Defragmentation::Run() {
     if (context_.steps_left <= 0) return;
     const auto held = state.reservations.find(number);
     if (held == state.reservations.end()) continue;
+    // One success a period: the moves change the state on which the other reservations were
+    // planned.
     if (TryMoves(state.at(number), held->second)) return;
   }
 }
@@ -82,6 +85,7 @@ bool Defragmentation::IsWorthIt(const JobEntry& job, const Reservation& reservat
   const SchedulerState& state = context_.state;
   const int64_t saved_ms = (reservation.start - state.now) / std::chrono::milliseconds(1);
   const int64_t gang_milli = std::max<int64_t>(kWholeGpu, state.MinimumAmounts(job)[0]);
+  // In GPU-milliseconds, like the cost.
   const auto gain = static_cast<Int128>(gang_milli) * saved_ms / 1'000;
   if (gain <= static_cast<Int128>(2) * room.cost_gpu_ms) return false;
   // The budget is in thousandths of all GPU-time so far.

@@ -34,6 +34,8 @@ struct Choice {
   int64_t value_now = 0;
 };
 
+// The counts ascend, as ChooseElasticCounts requires. The loop ends at the first count that the
+// quotas do not allow, because larger ones need more.
 Choice ChoicesOf(const SchedulerState& state, const share::QueueTree& queues, const JobEntry& job,
                  bool may_shrink) {
   const GroupRequest& group = job.request->groups[0];
@@ -86,6 +88,7 @@ Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, b
     if (choice.counts.empty()) continue;
     gpus += int64_t{TasksOf(job)} * job.request->groups[0].shape.gpus;
     options.push_back(choice.options);
+    // The capacity is what is free and what the jobs hold now: a plan divides both anew.
     plan.gain -= choice.value_now;
     choices.push_back(std::move(choice));
   }
@@ -123,6 +126,8 @@ void ElasticGrowth::Run() {
   }
   if (jobs.empty()) return;
   --context_.steps_left;
+  // Two plans: growth alone, and growth that may shrink others. The second one costs restarts, so
+  // it must gain clearly more, and is carried out only if all its parts find places together.
   Plan plan = MakePlan(state, jobs, false);
   const Plan other = MakePlan(state, jobs, true);
   if (other.shrinks && (other.gain - plan.gain) * kWorthShrinking > std::abs(plan.value) &&
@@ -181,6 +186,7 @@ void ElasticGrowth::ShrinkBy(JobEntry& job, int32_t tasks) {
   SchedulerState& state = context_.state;
   Decision& shrink = context_.AddDecision(DecisionKind::kShrink, job.transaction, job);
   shrink.reason = "its GPUs are worth more to another elastic job";
+  // The highest ranks leave, so the ranks of the rest stay dense.
   for (int32_t i = 0; i < tasks; ++i) {
     shrink.tasks.push_back(context_.PlacementOf(job.tasks.back()));
     state.Drop(job, job.tasks.size() - 1);

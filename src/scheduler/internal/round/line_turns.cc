@@ -60,6 +60,10 @@ void LineTurns::Fill(share::QueueIndex queue, Heap& heap) const {
   }
 }
 
+// A queue with one line, the common case, needs no heap. Otherwise the heap is corrected lazily: an
+// entry whose line has been parked or whose first job has left is replaced only when it reaches the
+// top. A change of the versions can open parked lines again, which no entry stands for, so the heap
+// is filled anew.
 JobNumber LineTurns::HeadOf(share::QueueIndex queue) {
   const auto& open = state_.lines_of_queue[static_cast<size_t>(queue)];
   if (open.size() <= 1) {

@@ -9,12 +9,16 @@
 
 namespace longhaul::scheduler::internal {
 
+// A job of one task with at most one GPU. Its victim is the cheapest job that has such a place, so
+// a sorted list replaces the search.
 bool OneGpuVictims::Serves(const JobEntry& job) {
   if (job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
   return group.desired == 1 && group.shape.needs_devices() && group.shape.gpus <= 1;
 }
 
+// Built once a round for each queue and priority, since rights depend on these. `plain` is false
+// where shared GPUs or elastic jobs exist: there a slot may need several victims, or a part of one.
 OneGpuVictims::Candidates& OneGpuVictims::CandidatesFor(const JobEntry& job) {
   const auto [found, fresh] =
       candidates_.try_emplace(std::make_pair(job.queue, job.request->priority));
@@ -35,6 +39,7 @@ OneGpuVictims::Candidates& OneGpuVictims::CandidatesFor(const JobEntry& job) {
   }
   for (auto& [queue, list] : candidates.queues) {
     std::sort(list.jobs.begin(), list.jobs.end(), [](const auto& a, const auto& b) {
+      // Of equal costs the newest job first.
       return a.first != b.first ? a.first < b.first : a.second > b.second;
     });
   }
@@ -112,6 +117,8 @@ OneGpuVictims::Choice OneGpuVictims::Choose(const JobEntry& job) {
     OfQueue& list = candidates.queues[queue];
     const JobEntry* found = state_.jobs.Find(list.jobs[index].second);
     if (found == nullptr || !IsUsable(*found)) {
+      // A job that is unusable now stays so for the round, so the start of the list moves past it.
+      // A job that this claimant has no right to may serve another one and stays.
       if (index == list.next) ++list.next;
       continue;
     }

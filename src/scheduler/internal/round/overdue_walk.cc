@@ -7,7 +7,10 @@ namespace longhaul::scheduler::internal {
 void OverdueWalk::Run() {
   SchedulerState& state = context_.state;
   if (state.policy.backfill == Backfill::kNone || state.waiting.empty()) return;
+  // The oldest job decides: in the common case nothing is overdue, and the queues are not walked.
   if (!state.IsOverdue(state.at(state.waiting.First()->number))) return;
+  // One job of each queue at a time. A queue whose job fails adds no other in this round, so the
+  // order within a queue holds for overdue jobs as well.
   for (size_t q = 0; q < state.queues.size(); ++q) AddFirstOf(static_cast<share::QueueIndex>(q));
   while (!jobs_.empty() && context_.steps_left > 0) {
     JobEntry& job = state.at(jobs_.begin()->second);
@@ -20,6 +23,7 @@ void OverdueWalk::Run() {
       }
       HandleFailure(job);
     }
+    // A reservation that an earlier round left for a parked job counts towards the limit too.
     if (state.reservations.contains(job.number)) ++reserved_;
   }
 }

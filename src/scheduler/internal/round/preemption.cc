@@ -10,6 +10,9 @@
 
 namespace longhaul::scheduler::internal {
 
+// In the fair order, and one job a turn: each success changes the usage of the winner's and the
+// victims' queues, so their places in the order are computed anew. A line whose head fails is
+// parked, since jobs of one line fail alike.
 void Preemption::Run() {
   SchedulerState& state = context_.state;
   if (!state.policy.preempt) return;
@@ -55,10 +58,14 @@ bool Preemption::FindAndTakeRoom(JobEntry& job) {
       StartOnOneGpu(job, choice);
       return true;
     }
+    // The short way finds single victims only. A claim that limits of parent queues block may need
+    // several victims in stages, so the general search still runs for it.
     const bool nobody = choice.outcome == OneGpuVictims::Outcome::kNobody;
     if (nobody && !IsHeldUpByParents(state, job)) return false;
   }
   const Room room = FindRoom(state, job, Rights::kOwn, context_.placer);
+  // A step of the search is far cheaper than one placement, in which the budget of a round is
+  // counted.
   context_.steps_left -= 1 + room.steps / 100;
   if (!room.found) return false;
   // Room without victims was made for jobs that were tried before.

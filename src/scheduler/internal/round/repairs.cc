@@ -111,6 +111,8 @@ void Repairs::Run() {
   for (const JobNumber number : damaged) Repair(state.at(number));
 }
 
+// The ways in order: replace the lost tasks, continue with fewer, wait within the patience of the
+// policy, stop. A job whose start was never confirmed is undone instead of evicted.
 void Repairs::Repair(JobEntry& job) {
   SchedulerState& state = context_.state;
   --context_.steps_left;
@@ -151,6 +153,8 @@ bool Repairs::RepairByPlan(JobEntry& job) {
   for (const HeldTask& task : job.tasks) nodes.push_back(state.resources.task(task.slot).node);
   const ShapeId shape = state.ShapeBesideTasks(job, 0);
   const SlotTable free = SlotsBeside(state, job, shape, nodes);
+  // Slots as they would be after the gang has left its places: the table for a move of the whole
+  // gang.
   const Savepoint before = state.resources.Save();
   for (const HeldTask& task : job.tasks) state.resources.Remove(task.slot);
   const SlotTable if_moved = SlotsBeside(state, job, shape, {});
@@ -162,6 +166,8 @@ bool Repairs::RepairByPlan(JobEntry& job) {
   EqualTasksSolver solver;
   const RepairCandidate* move = nullptr;
   const auto ways = FindRepairs(free, spare, if_moved, problem, solver);
+  // The ways come in the order of their cost. kWait is not carried out here: the patience of the
+  // policy decides about waiting.
   for (const RepairCandidate& way : ways) {
     if (way.way == RepairWay::kMoveGang) move = &way;
     if (way.way == RepairWay::kMoveGang || way.way == RepairWay::kWait) continue;

@@ -30,6 +30,8 @@ void Reservations::Withdraw(JobNumber job) {
   if (state.reservations.erase(job) > 0) ++state.reservation_version;
 }
 
+// Collected first and withdrawn afterwards, because Withdraw erases from the map that the loop
+// reads.
 void Reservations::WithdrawForUsers() {
   const SchedulerState& state = context_.state;
   std::vector<JobNumber> blocked;
@@ -39,6 +41,7 @@ void Reservations::WithdrawForUsers() {
   for (const JobNumber holder : blocked) Withdraw(holder);
 }
 
+// Reservations of one user must fit the user's limits together: each is counted as if it ran.
 bool Reservations::UserAdmits(const JobEntry& job) {
   SchedulerState& state = context_.state;
   if (!state.queues.LimitsUsers(job.queue)) return true;
@@ -64,6 +67,8 @@ void Reservations::Reserve(JobEntry& job) {
     ++held;
     if (last == kNoJob || state.Before(state.at(last), state.at(holder))) last = holder;
   }
+  // A queue has a limited number of reservations. A job that goes before the last holder takes its
+  // place.
   if (held >= state.policy.reservations) {
     if (last == kNoJob || !state.Before(job, state.at(last))) return;
     Withdraw(last);
@@ -129,6 +134,8 @@ void Reservations::Refresh() {
   SortByTurn(state, due);
   for (const JobNumber holder : due) {
     --context_.steps_left;
+    // An earlier start replaces the old plan only if the gain is large enough. An overdue plan is
+    // always replaced or withdrawn.
     const Reservation old = state.reservations.at(holder);
     state.reservations.erase(holder);
     const auto fresh = PlanReservation(state, state.at(holder), context_.placer);

@@ -16,6 +16,8 @@ void TakeRoom(RoundContext& context, JobEntry& job, const Room& room) {
   SchedulerState& state = context.state;
   const uint64_t transaction = state.next_transaction;
   for (const ChosenVictim& victim : room.victims) {
+    // Jobs to be moved leave their places before the gang is placed and get their new ones after
+    // it, which is the sequence in which the search has proven that all of them land.
     if (victim.means == Means::kMove) {
       state.Uproot(state.at(victim.job));
     } else {

@@ -55,6 +55,8 @@ bool StartWith(RoundContext& context, JobEntry& job, const std::vector<int32_t>&
     job.block.by = holder;
     NoteForbidden(state, holder, job.number);
     const Reservation& reservation = state.reservations.at(holder);
+    // A reservation of the whole cluster leaves nowhere to go. Otherwise the domain is closed and
+    // the placement tried again.
     if (reservation.tier == kClusterTier || detour == kMostDetours) return false;
     bounds.closed_hosts.emplace_back(
         reservation.first_host,
@@ -94,6 +96,8 @@ bool TryStart(RoundContext& context, JobEntry& job) {
     minimum.push_back(group.minimum);
     desired.push_back(group.desired);
   }
+  // The desired size first, then the minimum. Sizes in between are tried only for a single group,
+  // where one count decides.
   if (minimum == desired) return StartWith(context, job, minimum, admit);
   if (desired.size() == 1) {
     const int32_t count = CountFor(context, job, admit);
@@ -107,6 +111,7 @@ bool TryStart(RoundContext& context, JobEntry& job) {
 void StartOn(RoundContext& context, JobEntry& job, std::vector<HeldTask> tasks) {
   SchedulerState& state = context.state;
   LayRanks(state, job, tasks, true);
+  // Before Begin, which commits the placement.
   ChargeReservations(state, job.number, EndOfStart(state, job), tasks);
   const std::vector<JobId> after = context.JobsLeaving(tasks, job);
   // Jobs that have to leave first need time for it.

@@ -22,6 +22,7 @@ void WaitingWalk::StartExpedited() {
   });
   for (const JobNumber number : expedited) {
     JobEntry& job = state.at(number);
+    // An expedited job gets room at once, before the walk places other jobs on what is free.
     if (!TryStart(context_, job)) preemption_.TryMakeRoom(job);
   }
 }
@@ -47,6 +48,8 @@ void WaitingWalk::StartInFairOrder() {
       order.Close(queue);
       continue;
     }
+    // A job that a quota or the order of its queue keeps back gets no reservation: it lacks no
+    // room.
     if (job.block.kind == Block::Kind::kRoom || job.block.kind == Block::Kind::kReservation) {
       reservations_.Reserve(job);
     }

@@ -10,6 +10,8 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
+// Builds the new state from the old one as if its history had happened there. Jobs go through the
+// same events as from outside, so all checks of events apply; the rest is copied field by field.
 class Adoption {
  public:
   Adoption(const SchedulerState& before, SchedulerState& state,
@@ -25,6 +27,8 @@ class Adoption {
     }
   }
 
+  // Nodes and links before jobs, since a job cannot hold tasks on a node that is down. Reservations
+  // and versions after jobs, since they refer to them.
   void Run() {
     TakeClocks();
     TakeShapes();
@@ -167,6 +171,7 @@ class Adoption {
     return adopted;
   }
 
+  // The number is set before the event, so the job keeps it: orders and logs depend on numbers.
   void TakeJob(const JobEntry& job) {
     state_.next_job = job.number;
     TakeEvent(state_, Event(job));
@@ -215,6 +220,8 @@ class Adoption {
       });
       if (old != job.tasks.end()) task.stage = old->stage;
     }
+    // The end as it was noted, not as it would be expected now: the next round then sees the same
+    // order of ends.
     state_.ends.erase({taken.end_noted, taken.number});
     taken.end_noted = job.end_noted;
     state_.ends.insert({taken.end_noted, taken.number});
@@ -253,6 +260,8 @@ class Adoption {
     state_.claims_spared = before_.claims_spared;
     state_.freed_after_walk = before_.freed_after_walk;
     state_.planning_rounds = before_.planning_rounds;
+    // Only if nothing differs may a line stay parked. Otherwise a new version of the quotas makes
+    // every line be tried again.
     const bool same = numbers_.same() && LinesFit() && whole_ && !change_ &&
                       HashOf(before_.policy) == HashOf(state_.policy) && SameLimits();
     if (!same) {

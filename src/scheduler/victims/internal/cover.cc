@@ -7,6 +7,8 @@
 
 namespace longhaul::scheduler::internal {
 
+// Renumbers the jobs and pieces of one domain densely, in ascending order of their global numbers.
+// The dense numbers let the search use arrays instead of maps.
 Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> all_pieces,
              const VictimDomain& domain)
     : need(domain.need),
@@ -17,6 +19,8 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
   CHECK(first_holder.front() == 0 &&
         first_holder.back() == static_cast<int32_t>(domain.holders.size()));
   AddHosts(domain);
+  // Pieces in `others` hold no unit here, but the proof may require that they leave, so the search
+  // must be able to choose them.
   std::vector<int32_t> seen = domain.holders;
   seen.insert(seen.end(), domain.others.begin(), domain.others.end());
   std::sort(seen.begin(), seen.end());
@@ -39,6 +43,8 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
     const VictimPiece& from = all_pieces[static_cast<size_t>(piece)];
     const auto job = std::lower_bound(owners.begin(), owners.end(), from.job) - owners.begin();
     CHECK(from.shrink_cost <= kMaxVictimCost) << "piece " << piece << " costs " << from.shrink_cost;
+    // A job that can spare no piece has no pieces that go alone. The search then tests one value
+    // only.
     const bool shrinks = jobs[static_cast<size_t>(job)].max_shrunk > 0;
     jobs[static_cast<size_t>(job)].pieces.push_back(static_cast<int32_t>(pieces.size()));
     pieces.push_back({piece, static_cast<int32_t>(job), shrinks ? from.shrink_cost : -1});
@@ -50,6 +56,8 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
   }
 }
 
+// Without hosts in the domain each unit is a slot, which is the same as one host for each unit. The
+// search thus has a single form. Hosts without units are dropped: nothing can be freed there.
 void Cover::AddHosts(const VictimDomain& domain) {
   for (size_t unit = 0; unit < domain.units(); ++unit) {
     CHECK(first_holder[unit] < first_holder[unit + 1]) << "unit " << unit << " has no holder";
@@ -114,6 +122,8 @@ std::vector<Victim> Selection::Victims(const Cover& cover,
   return victims;
 }
 
+// Union-find over jobs, with path halving. The smaller number always becomes the root, so that the
+// components come in the order of their first jobs.
 std::vector<Component> Components(const Cover& cover) {
   std::vector<int32_t> parent(cover.jobs.size());
   std::iota(parent.begin(), parent.end(), 0);
@@ -126,6 +136,8 @@ std::vector<Component> Components(const Cover& cover) {
     return job;
   };
   const auto job_of = [&](int32_t piece) { return cover.pieces[static_cast<size_t>(piece)].job; };
+  // Two jobs on one host are joined even if they share no unit, because the slots of a host are
+  // counted from the sum of what its holders free.
   for (const Cover::Host& host : cover.hosts) {
     const int32_t first = job_of(cover.Holders(static_cast<size_t>(host.first_unit)).front());
     for (int32_t unit = host.first_unit; unit < host.last_unit; ++unit) {

@@ -57,6 +57,9 @@ int64_t CoverSearch::Share(int32_t piece, int64_t wanted) const {
   return share;
 }
 
+// Appends a unit that could still be freed. The arrays stay parallel: weight_[unit] and the range
+// first_held_[unit] .. first_held_[unit + 1] of held_ describe the same unit, and all units of one
+// host are contiguous.
 void CoverSearch::AddAlive(int32_t unit) {
   const int64_t weight = cover_.weights[static_cast<size_t>(unit)];
   for (const int32_t piece : cover_.Holders(static_cast<size_t>(unit))) {
@@ -73,6 +76,9 @@ void CoverSearch::AddAlive(int32_t unit) {
   weight_.push_back(weight);
 }
 
+// A unit is gone when all of its holders are gone, and lost as soon as one holder is kept. Only
+// units in between are alive. The rest of the freed weight that makes no whole slot is kept in
+// `rem`, because it lowers the price of the host's next slot.
 int32_t CoverSearch::CountHost(const Cover::Host& host) {
   int64_t gone = 0;
   unit_state_.clear();
@@ -114,6 +120,9 @@ int32_t CoverSearch::CountAlive() {
   return freed;
 }
 
+// The sum of a unit's prices is a lower bound of what it costs to free the unit. A price may be
+// moved between the units of one job only if the job leaves as a whole, has several units, and
+// holds no more than what is wanted: only then do its parts add up to exactly its cost.
 void CoverSearch::SharePrices(int32_t missing) {
   const int64_t wanted = int64_t{missing} * cover_.each;
   sum_.assign(weight_.size(), 0);
@@ -130,6 +139,11 @@ void CoverSearch::SharePrices(int32_t missing) {
   }
 }
 
+// The bound counts only the cheapest units, so the part of a price above the price of the dearest
+// unit that is needed has no effect where it is. It is moved to the same job's units below the
+// threshold. The sum over a job of price times weight never grows, so the prices still charge the
+// job at most its cost. The first loop collects what can be moved, the second one distributes it; a
+// unit that gives never receives in the same call.
 void CoverSearch::ShiftPrices(int64_t threshold) {
   spare_.assign(cover_.jobs.size(), 0);
   cheap_.assign(cover_.jobs.size(), 0);
@@ -190,6 +204,7 @@ int32_t CoverSearch::MarginalSlots() {
         if (by_price_[at].second == 0) ++at;
       }
       if (needed > 0) break;
+      // Only the first slot of a host is compared, because no later slot of it is cheaper.
       marginals_.push_back(price);
       if (slot > 0) continue;
       if (best < 0 || price < cheapest) {
@@ -201,6 +216,8 @@ int32_t CoverSearch::MarginalSlots() {
   return best;
 }
 
+// The branch is on the holder with the highest price at the cheapest unit. To keep this holder
+// takes the cheapest unit out of all later bounds, so the bound of that branch rises.
 int32_t CoverSearch::DearestHolder(const AliveHost& host) const {
   int64_t cheapest = std::numeric_limits<int64_t>::max();
   int32_t worst = -1;
@@ -220,6 +237,10 @@ int32_t CoverSearch::DearestHolder(const AliveHost& host) const {
   return worst;
 }
 
+// Splits `missing` between the searched hosts (the x cheapest marginal slots) and the components
+// that `rest_` has solved, and takes the cheapest split. The sums are 128-bit, because a cost of up
+// to 2^40 is scaled by 2^kShift and summed over many slots. The result is rounded up: costs are
+// whole numbers, so the bound stays valid.
 int64_t CoverSearch::PriceBound(int32_t missing) {
   std::sort(marginals_.begin(), marginals_.end());
   Wide prefix = Wide{cost_} << kShift;
@@ -308,6 +329,8 @@ CoverSearch::Look CoverSearch::LookAround() {
       budget_.steps += static_cast<int64_t>(held_.size());
     }
   }
+  // The bound by slots and the bound by clauses may charge the same job, so the larger one holds,
+  // and not their sum.
   const int64_t clauses = ClauseBound(look);
   look.bound = clauses >= kNoCost ? kNoCost : std::max(look.bound, cost_ + clauses);
   return look;
@@ -321,6 +344,9 @@ Selection CoverSearch::Chosen() const {
   return chosen;
 }
 
+// Completes the current selection with the solved components and offers it to the proof. A refused
+// selection that teaches no clause ends the proofs: the budget is marked as spent, so that every
+// open node reports its bound and the result is not called proven.
 bool CoverSearch::Consider(int32_t freed) {
   const int32_t missing = std::max(0, cover_.need - freed);
   const int64_t tail = missing == 0 ? 0 : rest_ != nullptr ? rest_->Cost(missing) : kNoCost;
@@ -343,6 +369,9 @@ bool CoverSearch::Consider(int32_t freed) {
   return false;
 }
 
+// The rights are monotone: a superset of a forbidden selection is forbidden too. So the whole
+// subtree below a forbidden selection can be left out, and only steps that add a victim need the
+// check.
 bool CoverSearch::MayEnter() const {
   if (may_take_ == nullptr) return true;
   budget_.steps += static_cast<int64_t>(cover_.jobs.size());
@@ -358,6 +387,9 @@ void CoverSearch::TryWhole(int32_t job) {
   job_[j] = kOpen;
 }
 
+// Either gives up the piece alone or keeps it. In both cases the job is not stopped as a whole in
+// this subtree; the third branch, TryWhole, covers that case. So the three branches are disjoint
+// and together complete.
 void CoverSearch::Try(int32_t piece, bool shrink) {
   const auto p = static_cast<size_t>(piece);
   const auto j = static_cast<size_t>(cover_.pieces[p].job);
@@ -377,10 +409,15 @@ void CoverSearch::Try(int32_t piece, bool shrink) {
   job_[j] = before;
 }
 
+// Invariant: bound_ is at most the bound of every node that was left unsearched for any reason
+// other than its bound. A node that is cut because its bound reaches below_ needs no entry, since
+// nothing below it can improve the result.
 void CoverSearch::Descend() {
   Look look = LookAround();
   const int64_t before = below_;
   while (look.clauses_met && Consider(look.freed) && !OutOfBudget()) look = LookAround();
+  // A learnt clause changes what this node lacks, so the node is examined again until the selection
+  // is accepted, is too expensive, or lacks something.
   const bool enough = look.freed >= cover_.need && look.clauses_met;
   if (enough && (proof_ == nullptr || below_ < before)) return;
   if (enough && learn_ != nullptr) {
@@ -399,11 +436,14 @@ void CoverSearch::Descend() {
   const auto j = static_cast<size_t>(job);
   const bool can_shrink = cover_.pieces[p].shrink_cost >= 0 && piece_[p] == kOpen &&
                           shrunk_[j] < cover_.jobs[j].max_shrunk;
+  // The cheapest way first: a good selection found early lowers below_ for the other branches.
   if (can_shrink) Try(piece, true);
   if (job_[j] == kOpen) TryWhole(job);
   Try(piece, false);
 }
 
+// Where everything was searched, bound_ is still kNoCost, and the result itself (or `below`, if
+// none was found) is the bound.
 Selection CoverSearch::Run(int64_t below, const Proof* proof) {
   proof_ = proof;
   below_ = below;

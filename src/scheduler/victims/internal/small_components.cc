@@ -12,6 +12,9 @@ constexpr size_t kMaxDecisions = 10;  // enumerated: 2^10 sets at most
 
 }  // namespace
 
+// Components with one slot and a finite cost are not joined by the knapsack: of n such components
+// the cheapest k are the best choice for k slots, so one sort replaces n joins. This matters,
+// because most components of a cluster of small jobs are of this kind.
 SmallComponents::SmallComponents(const Cover& cover, const std::vector<Component>& components,
                                  int64_t max_steps, int64_t& steps)
     : cover_(cover) {
@@ -51,6 +54,8 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
   const auto slots = static_cast<int32_t>(component.hosts.size());
   function.cost.assign(static_cast<size_t>(slots) + 1, of.cost);
   function.choices.assign(static_cast<size_t>(slots) + 1, {job});
+  // From here on cost[x] is the least known cost of at least x slots. The whole job frees all of
+  // them at once, so its cost is the first value of every entry.
   function.cost[0] = 0;
   function.choices[0].clear();
   const auto limit =
@@ -61,6 +66,8 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
     return true;
   }
   const auto width = static_cast<size_t>(slots) + 1;
+  // Pieces of unequal size make a two-dimensional knapsack of pieces x limit x slots steps. Beyond
+  // the limit the component is left to branch and bound.
   if (static_cast<int64_t>(of.pieces.size() * limit * width) > 4'000'000) return false;
   steps += static_cast<int64_t>(of.pieces.size() * limit * width);
   // best[pieces][slots] after each piece, with what was taken, to walk back.
@@ -80,6 +87,8 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
       }
     }
   }
+  // The table holds exact numbers of slots. To free more than x serves x as well, so the cost at x
+  // is the least of all entries from x on; hence the walk from the end.
   for (size_t x = width - 1; x >= 1; --x) {
     if (x + 1 < width && function.cost[x + 1] <= function.cost[x]) {
       function.cost[x] = function.cost[x + 1];
@@ -100,6 +109,9 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
   return true;
 }
 
+// Where all pieces hold the same number of slots, the cheapest pieces are the best choice for any
+// number of them. A decision is a job, or the complement (~) of a piece that is given up alone. The
+// sort is stable, so equal costs give up the pieces in their order.
 void SmallComponents::EqualPieces(const Cover::CoverJob& job, int32_t held,
                                   Function& function) const {
   std::vector<int32_t> order;
@@ -146,6 +158,8 @@ size_t SmallComponents::FreedBy(const Component& component,
   return freed;
 }
 
+// Tries all sets of decisions: whole jobs and single pieces. Of sets that free equally many slots
+// at equal cost the first one in the order of the bit sets is kept, so the result is deterministic.
 bool SmallComponents::Enumerate(const Component& component, Function& function,
                                 int64_t& steps) const {
   std::vector<int32_t> decisions = component.jobs;
@@ -187,6 +201,9 @@ bool SmallComponents::Enumerate(const Component& component, Function& function,
       cost += decisions[d] >= 0 ? cover_.jobs[static_cast<size_t>(decisions[d])].cost
                                 : cover_.pieces[static_cast<size_t>(~decisions[d])].shrink_cost;
     }
+    // A set in which a job leaves as a whole and also gives up pieces is the same as the whole job
+    // alone, at no lower cost; it is not allowed, and neither are more pieces than the job can
+    // spare.
     bool allowed = true;
     for (const int32_t job : component.jobs) {
       int32_t shrunk = 0;
@@ -216,6 +233,7 @@ bool SmallComponents::Enumerate(const Component& component, Function& function,
   return true;
 }
 
+// Fills the first row of the knapsack. Only the `need` cheapest components can ever be used.
 void SmallComponents::AddSingles(std::vector<std::pair<int64_t, Choice>> singles) {
   std::stable_sort(singles.begin(), singles.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -227,6 +245,9 @@ void SmallComponents::AddSingles(std::vector<std::pair<int64_t, Choice>> singles
   }
 }
 
+// One row of a covering knapsack: entry x is the least cost of at least x slots, so an item with
+// more slots than x is taken from entry 0. `before` is a copy, because each component is used at
+// most once.
 void SmallComponents::Join(Function function, int64_t& steps) {
   const std::vector<int64_t> before = costs_;
   std::vector<int64_t>& after = costs_;
@@ -246,6 +267,8 @@ void SmallComponents::Join(Function function, int64_t& steps) {
   functions_.push_back(std::move(function));
 }
 
+// Walks the rows backwards by the decision of each. What is left after the first row comes from the
+// cheapest single slots.
 void SmallComponents::Choose(int32_t slots, Selection& selection) const {
   const auto apply = [&](const Choice& choice) {
     for (const int32_t decision : choice) {
