@@ -190,6 +190,9 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
   const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->copying != snapshot) return;
   job->copying.reset();
+  // A newer snapshot makes the loss of this copy harmless: MaybeCopy sends the newer one next. A
+  // failure is reported once until a copy succeeds again, because each snapshot would fail in the
+  // same way.
   const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
   // A peer that was chosen meanwhile shall have it too.
   if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
