@@ -156,9 +156,8 @@ Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
   return remedy;
 }
 
-// The service has checked the request before it logged the event. The check is repeated because
-// other events may have been applied in between, and because a replay must decide from the state
-// alone.
+// The service checks a request before it logs the event. The check is repeated, so that the result
+// depends on the state and the event alone, in a replay too.
 void OperatorChanges::OnChangesAsked(const proto::ChangesAsked& asked) {
   if (!Check(asked).ok()) return;
   for (const proto::Change& change : asked.changes()) Make(change, asked.reason());

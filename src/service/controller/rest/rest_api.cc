@@ -134,6 +134,8 @@ RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
       change_routes_(loop, prepare_),
       event_streams_(std::move(event_streams)) {}
 
+// The only list of paths. Authorisation, the audit log's names and dispatch all read it, so a route
+// cannot exist without a decision about its role.
 const std::vector<RestApi::Route>& RestApi::Table() {
   static const std::vector<Route> table = {
       {"GET", "/v1/healthz", std::nullopt, &RestApi::GetHealth},
@@ -176,6 +178,8 @@ std::vector<std::string> RestApi::Routes() {
   return routes;
 }
 
+// For the audit log: the pattern and not the path, so that entries can be counted, with what the
+// path names beside it.
 RestApi::Wanted RestApi::Describe(std::string_view method, std::string_view path) {
   Parameters parameters;
   for (const Route& route : Table()) {
@@ -226,6 +230,7 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   const Status health = loop_.Health();
   if (!health.ok())
     return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
+  // On this thread, not the loop's: the preparation may read data for minutes.
   Result<proto::JobsSubmitted> jobs = prepare_(*submission);
   if (!jobs.ok()) return ErrorResponse(jobs.status());
   Json list = Json::array();
@@ -235,6 +240,7 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
     ids.push_back(job.id());
   }
   proto::Event event;
+  // One event for all jobs of the request, so that a crash leaves all of them or none.
   if (jobs->jobs_size() == 1) {
     *event.mutable_job_submitted()->mutable_job() = std::move(*jobs->mutable_jobs(0));
   } else {
@@ -414,6 +420,8 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   if (!why.ok()) return ErrorResponse(why.status());
   const auto remedy =
       loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
+  // Changes of the job's specification are shown as differences, so each one is compared with the
+  // one before it.
   proto::Job before = job->job();
   for (const std::string& node : remedy.missing) {
     answer["commands"].push_back("longhaul agent --node " + node +
