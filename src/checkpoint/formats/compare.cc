@@ -26,6 +26,8 @@ std::vector<int64_t> PlaceOf(const std::vector<int64_t>& shape, uint64_t index) 
 }
 
 // Compares a stretch of two tensors of one form, whose first element is number `before`.
+// Bits are compared first: equal NaNs are equal, and zeros of different sign are not. Values serve
+// only to measure a difference.
 void CompareBytes(const TensorInfo& tensor, std::span<const std::byte> one,
                   std::span<const std::byte> two, uint64_t before, TensorDifference& difference) {
   if (std::memcmp(one.data(), two.data(), one.size()) == 0) return;
@@ -106,6 +108,7 @@ std::string FormOf(const TensorInfo& tensor) {
   return tensor.dtype + " [" + Join(extents, ", ") + "]";
 }
 
+// By name and not by position, since two formats may order the same tensors differently.
 Result<Comparison> CompareCheckpoints(
     io::FileSystem& first_files, const Catalog& first, io::FileSystem& second_files,
     const Catalog& second, const std::function<bool(uint64_t done, uint64_t total)>& progress) {

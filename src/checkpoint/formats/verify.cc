@@ -32,6 +32,8 @@ class Verifier {
   }
 
   Result<Verification> Run() {
+    // Plain safetensors files have no hashes, so reading them without an error proves nothing about
+    // their contents.
     out_.vouched = catalog_.format != Format::kSafetensors;
     for (uint32_t i = 0; i < catalog_.files.size(); ++i) {
       if (catalog_.files[i].in_memory) continue;
@@ -50,6 +52,8 @@ class Verifier {
     return go_on ? Status() : CancelledError("stopped before everything was looked at");
   }
 
+  // At most kMaxDamage entries: a file that is lost altogether would give one for each of its
+  // chunks.
   void AddDamage(uint32_t file, uint64_t offset, uint64_t bytes, std::string what) {
     if (out_.damage.size() >= kMaxDamage) return;
     Damage damage{catalog_.files[file].path, offset, std::move(what), {}};
@@ -64,6 +68,8 @@ class Verifier {
     out_.damage.push_back(std::move(damage));
   }
 
+  // Damage does not end the verification, so that one run shows everything that is damaged. Only a
+  // stop by the caller does.
   Status CheckFile(uint32_t index) {
     const CatalogFile& file = catalog_.files[index];
     const auto opened = files_.Open(file.path);
@@ -92,6 +98,8 @@ class Verifier {
     return {};
   }
 
+  // In parts, so that memory does not grow with the largest tensor. A part that cannot be read was
+  // reported as damage before.
   Status CheckNumbers(uint32_t tensor) {
     CatalogReader reader(files_, catalog_);
     const TensorInfo& info = catalog_.tensors[tensor];

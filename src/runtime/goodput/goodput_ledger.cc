@@ -308,6 +308,8 @@ int64_t GoodputLedger::AheadOf(const Account& account, Instant at) {
   return std::max<int64_t>(0, (account.cursor - at).count());
 }
 
+// The time since the cursor is open: it belongs to the account's present category. An open step
+// counts as productive here, since most steps are completed; a rollback takes it back.
 GoodputLedger::Books GoodputLedger::BooksAt(Instant now) const {
   Books books;
   books.all = elapsed_ns_ - ahead_ns_;
@@ -355,6 +357,7 @@ proto::Ledger GoodputLedger::Summary(Instant now) const {
   }
   ledger.set_rank_seconds(sum);
   ledger.set_wall_seconds(ToSeconds((finished_ ? end : std::max(end, now)) - start_));
+  // Waiting in a queue uses no accelerator, so it does not lower the goodput.
   const double outside_queue = sum - seconds[proto::QUEUE];
   ledger.set_goodput(outside_queue > 0 ? seconds[proto::PRODUCTIVE] / outside_queue : 0);
   return ledger;

@@ -116,6 +116,7 @@ class Changer {
     return {};
   }
 
+  // The exact name counts first; otherwise any case is accepted if it is unambiguous.
   Result<uint16_t> ModelOf(const spec::ClusterDeclaration& cluster, const std::string& name) const {
     std::set<std::string> known;
     std::vector<uint16_t> alike;
@@ -146,6 +147,8 @@ class Changer {
     return std::vector<std::string>(cluster.levels.size(), own);
   }
 
+  // The new nodes are alike an existing kind of node with this model if there is one, so that host
+  // resources are realistic.
   Status Add(const WhatIfChange& change) {
     if (!scheduler_.cluster().declaration()) {
       return FailedPrecondition(
@@ -270,6 +273,8 @@ class Player {
     for (const std::string& id : jobs) running_.erase(id);
   }
 
+  // From event to event: the end of a job, or a deadline of the scheduler. Nothing happens between
+  // two of them, so the time that is played does not determine the cost.
   void Run() {
     const Instant end = now_ + options_.horizon;
     for (Instant at = now_; !cut_;) {
@@ -321,6 +326,7 @@ class Player {
       const Instant end = since + left_.at(id);
       next = next ? std::min(*next, end) : end;
     }
+    // Time advances in each iteration, so the loop ends at the horizon at the latest.
     if (next) next = std::max(*next, at + Duration(1));
     return next;
   }
@@ -376,6 +382,7 @@ class Player {
     left_[id.value()] = std::max(kLeastRun, outlook->length);
   }
 
+  // A suspended job continues where it was, so only the rest of its length is left.
   void Stop(const std::string& id, Course& course, Instant at) {
     const auto since = running_.find(id);
     if (since == running_.end()) return;
