@@ -91,8 +91,8 @@ auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
     Result<SealedSlot> sealed = Inspect(slots[i]);
     if (sealed.ok() && sealed->header.step == step) {
       found.emplace_back(i, std::move(sealed).value());
-    // An empty slot is no error. A damaged one is named in the message, because it may be the one
-    // that the caller wants.
+      // An empty slot is no error. A damaged one is named in the message, because it may be the one
+      // that the caller wants.
     } else if (!sealed.ok() && sealed.status().code() == Code::kDataLoss) {
       status = NotFound(status.message() + "; slot " + std::to_string(i) + ": " +
                         sealed.status().message());

@@ -196,7 +196,7 @@ std::vector<proto::JobStatus> StatusReporter::Listing(Instant now) const {
     const JobRecord& job = context_.jobs.at(id);
     if (!job.spec().has_element()) {
       all.push_back(StatusOf(job, now));
-    // Elements were added together, in order, so the first one marks the array's position.
+      // Elements were added together, in order, so the first one marks the array's position.
     } else if (job.spec().element().index() == 0) {
       all.push_back(StatusOf(*context_.releases.Find(job.spec().element().array())));
     }

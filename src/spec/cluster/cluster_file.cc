@@ -56,6 +56,8 @@ std::optional<uint64_t> Thousandths(std::string_view text) {
   return *number;
 }
 
+// The first mistake ends the reading and names its line. The order of the parts is that of their
+// references: models, kinds, nodes.
 class ClusterFileReader {
  public:
   explicit ClusterFileReader(std::string_view source) : source_(source) {}
@@ -82,6 +84,7 @@ class ClusterFileReader {
     RETURN_IF_ERROR(ReadModels(root));
     RETURN_IF_ERROR(ReadKinds(root));
     RETURN_IF_ERROR(ReadNodes(root));
+    // Created only for its checks: what Create refuses must be an error of the file, with its name.
     const auto topology = Topology::Create(cluster_);
     if (!topology.ok()) return topology.status().WithContext(source_);
     return std::move(cluster_);
@@ -138,6 +141,7 @@ class ClusterFileReader {
     return pairs;
   }
 
+  // A quoted number is a text, as in YAML, and is refused.
   Result<uint64_t> Whole(const Node& node, uint64_t min, uint64_t max) const {
     const Result<uint64_t> number = ParseUint64(node.text);
     if (node.kind != Node::Kind::kScalar || node.quoted || !number.ok() || *number < min ||

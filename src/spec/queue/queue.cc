@@ -15,6 +15,7 @@ std::string Named(const QueueSpec& queue) { return "queue '" + queue.name + "': 
 using Index = std::map<std::string_view, const QueueSpec*>;
 
 // From the queue to the top; fails on a circle or an unknown parent.
+// The depth is bounded, so a search in the path is cheap.
 Result<std::vector<const QueueSpec*>> PathToRoot(const QueueSpec& queue, const Index& index) {
   std::vector<const QueueSpec*> path = {&queue};
   while (!path.back()->parent.empty()) {
