@@ -16,6 +16,8 @@ constexpr double kDuringRecovery = 0.15;  // a second one within the next half m
 
 }  // namespace
 
+// Faults are a Poisson process: the time to the next one is exponential, and its kind is drawn in
+// proportion to the rates. The rates are those of 2,048 nodes, scaled to this cluster.
 void FaultInjector::PlanFault() {
   double rate_per_s = 0;
   for (const FaultRate& rate : kFaultRates) rate_per_s += rate.per_54_days;
@@ -57,6 +59,7 @@ void FaultInjector::PlanFlap() {
   });
 }
 
+// A node of the present attempt, because a fault elsewhere would seldom have an effect.
 std::optional<size_t> FaultInjector::PickGangNode() {
   if (world_.attempt.places.empty()) return std::nullopt;
   auto place = world_.attempt.places.begin();

@@ -13,6 +13,8 @@
 
 namespace longhaul::runtime::simulation {
 
+// A new life of the agent. Everything that was planned for the earlier one compares the life and
+// has no effect.
 void SimNodes::Boot(size_t index) {
   SimNode& node = world_.nodes[index];
   CHECK(node.core == nullptr);
@@ -52,6 +54,7 @@ void SimNodes::Crash(size_t index, bool silent) {
                      [this, event] { host_.Feed(event); });
 }
 
+// An effect can end the agent (KillNode), so it is looked up again before each of them.
 void SimNodes::Input(size_t index, const AgentInput& input) {
   if (world_.nodes[index].core == nullptr) return;
   std::vector<AgentEffect> effects = world_.nodes[index].core->Step(input, world_.queue.now());
@@ -172,6 +175,8 @@ void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
       });
 }
 
+// A stopped process does not handle a signal until it is continued, except SIGKILL. A hung one
+// ignores SIGTERM.
 void SimNodes::SignalTo(size_t index, const WorkerId& id, int signal) {
   const auto found = world_.nodes[index].workers.find(id);
   if (found == world_.nodes[index].workers.end()) return;
@@ -218,6 +223,7 @@ void SimNodes::Die(size_t index, const WorkerId& id, int exit_code, int signal, 
   });
 }
 
+// Whether the write succeeds is decided when it begins.
 void SimNodes::Persist(size_t index, const PersistPieces& order) {
   SimNode& node = world_.nodes[index];
   PiecesPersisted answer{order.job, order.attempt, order.step, {}, world_.options.physics.persist,

@@ -14,6 +14,8 @@ using runtime::ToHours;
 
 constexpr size_t kLongestValue = 200;
 
+// The three forms cannot be confused: a duration begins with a number and ends with a unit, the
+// others contain a '-'.
 Result<Instant> ParseTime(const std::string& text, Instant now) {
   const Result<Duration> before = ParseDuration(text);
   if (before.ok()) return now - *before;

@@ -139,6 +139,7 @@ Status TakeTopology(const Json& json, ChangeRequest& change) {
 }
 
 // As TakeTopology reads it: a text when only the required level differs from `before`.
+// The shorter form where it suffices, so that the proposed command is easy to read.
 Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before) {
   const std::string required = now.topology().empty() ? "cluster" : now.topology();
   const bool same =
@@ -185,6 +186,8 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
       "the job");
 }
 
+// Exactly one of the keys in kKinds says what is changed. Keys that do not belong to the kind are
+// accepted and have no effect.
 Result<ChangeRequest> ParseChange(const Json& json) {
   static constexpr std::array<std::pair<const char*, Kind>, 7> kKinds = {
       {{"expedite", Kind::kExpedite},
@@ -224,6 +227,8 @@ Result<ChangeRequest> ParseChange(const Json& json) {
 std::string NumberText(const Json& number) { return number.dump(); }
 
 // As one word of a shell.
+// Commands are shown for copying into a shell, and names come from users, so everything that is not
+// plain is quoted.
 std::string Quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -240,6 +245,7 @@ std::string Word(const Json& text) {
 
 }  // namespace
 
+// Changes of jobs are the operator's; limits, nodes and links concern all users.
 Role RoleFor(ChangeRequest::Kind kind) {
   switch (kind) {
     case ChangeRequest::Kind::kExpedite:

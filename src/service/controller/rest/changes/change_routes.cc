@@ -32,6 +32,8 @@ Result<proto::Job> ChangeRoutes::ChangedJob(const ChangeRequest& request) const 
   ASSIGN_OR_RETURN(const proto::JobStatus status, FindOneJob(loop_, request.subject));
   proto::Job job = status.job();
   if (request.nodes && *request.nodes != job.nodes()) {
+    // Checked before the preparation, which may take long. The core checks it again when the change
+    // is applied.
     if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
       return FailedPrecondition("job " + job.id() +
                                 " has begun: the size of one that has not can be changed");
