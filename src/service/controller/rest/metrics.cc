@@ -39,8 +39,7 @@ std::string LowerCase(std::string text) {
   return text;
 }
 
-// All samples of one metric, after its HELP and TYPE.
-// The samples of one metric must follow each other, after one HELP and TYPE.
+// All samples of one metric. They must follow each other, after one HELP and TYPE.
 class Family {
  public:
   Family(std::string& out, const char* name, const char* type, const char* help)

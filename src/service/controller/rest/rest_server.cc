@@ -82,6 +82,7 @@ const char* CodeOf(int status) {
 }
 
 // One watcher's place in the feed.
+// Next() returns what is new and does not block: the server calls it again after WakeStreams().
 class Watcher : public HttpStream {
  public:
   // Requires that `open` counts this one already.

@@ -78,6 +78,7 @@ Result<runtime::UsageQuery> ParseUsageQuery(const std::map<std::string, std::str
   wanted.since = *since;
   const auto until = ParseTime(values["until"], now);
   if (!until.ok()) return until.status().WithContext("until");
+  // A period that ends in the future is cut, because no usage of the future exists.
   wanted.until = std::min(*until, now);
   if (wanted.since < wanted.until) return wanted;
   return InvalidArgument("since " + ToString(wanted.since) + " is not before until " +

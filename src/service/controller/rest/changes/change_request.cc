@@ -66,6 +66,7 @@ Status TakeLimit(const Json& json, ChangeRequest& change) {
   return TakeNumber(*limit, "memory_gib", change.memory_gib);
 }
 
+// An empty list is different from an absent one: it allows any model.
 Status TakeDevices(const Json& json, ChangeRequest& change) {
   const auto devices = json.find("devices");
   if (devices == json.end()) return {};
@@ -285,6 +286,7 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       return {{"expedite", change.expedite()}};
     case proto::Change::kEvict:
       return {{"evict", change.evict()}};
+    // Only what differs from `before`: a key that is absent leaves the job's value as it is.
     case proto::Change::kJob: {
       Json json = {{"job", change.job().id()}};
       const proto::Job& job = change.job();
