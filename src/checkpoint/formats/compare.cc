@@ -14,6 +14,7 @@
 namespace longhaul::checkpoint {
 namespace {
 
+// A multiple of the size of every element type, so each part begins with a whole element.
 constexpr uint64_t kCompareBytes = 4 << 20;
 
 std::vector<int64_t> PlaceOf(const std::vector<int64_t>& shape, uint64_t index) {
@@ -72,6 +73,7 @@ void Values(const Tree& node, const std::string& place, std::map<std::string, st
   }
 }
 
+// Formats without a tree hold no plain values, so there is nothing to compare with those.
 std::vector<std::string> CompareValues(const Catalog& first, const Catalog& second) {
   std::vector<std::string> differences;
   if (!first.tree.has_value() || !second.tree.has_value()) return differences;

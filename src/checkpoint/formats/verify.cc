@@ -138,6 +138,8 @@ Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& 
   for (DamagedFile& file : damaged) {
     result.damage.push_back({std::move(file.path), 0, std::move(file.what), {}});
   }
+  // Data that are damaged are a finding of the verification. Other errors, such as a path that does
+  // not exist, are errors of the call.
   if (catalog.status().code() == Code::kDataLoss) {
     result.damage.push_back({path, 0, catalog.status().message(), {}});
     return result;
@@ -177,8 +179,10 @@ Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path
   }
   std::vector<std::pair<uint64_t, uint64_t>> ids;  // step and attempt
   for (const Manifest& one : at.steps.committed) ids.emplace_back(one.step, one.attempt);
+  // A step with a damaged manifest was committed, so it counts among those that are lost.
   for (const UnusableStep& one : at.steps.damaged) ids.emplace_back(one.step, one.attempt);
   if (ids.empty()) return NotFound(at.folder + " has no step that is committed");
+  // Newest first: steps_lost() and newest_good() depend on this order.
   std::sort(ids.rbegin(), ids.rend());
   for (const auto& [step, attempt] : ids) {
     const std::string name = CheckpointDirectory::NameOf(step, attempt);

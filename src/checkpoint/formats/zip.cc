@@ -76,6 +76,7 @@ class ZipReader {
     uint64_t at = 0;
     while (at < bytes.size()) {
       ASSIGN_OR_RETURN(ZipEntry entry, ReadEntry(bytes, at, directory.at));
+      // Which of two entries of one name counts would depend on the reader.
       if (!names.insert(entry.name).second) {
         return DataLoss("the ZIP entry " + Printable(entry.name) + " is there twice");
       }
@@ -111,6 +112,8 @@ class ZipReader {
     directory.entries = Take<uint16_t>(end.data() + 10);
     directory.bytes = Take<uint32_t>(end.data() + 12);
     directory.at = Take<uint32_t>(end.data() + 16);
+    // The locator of ZIP64, if there is one, lies directly before the end record. The numbers of
+    // its record replace those above.
     if (bytes_ < kEndBytes + kLocator64Bytes) return directory;
     ASSIGN_OR_RETURN(const auto locator,
                      Fetch(bytes_ - kEndBytes - kLocator64Bytes, kLocator64Bytes));
@@ -138,6 +141,7 @@ class ZipReader {
       if (kind == kExtra64) {
         size_t from = at;
         for (uint64_t* value : {bytes, stored, header_at}) {
+          // The field holds only the values that the header could not hold, in this order.
           if (*value != kNarrowMax) continue;
           if (from + 8 > at + length) return DataLoss("a ZIP64 size is cut");
           *value = Take<uint64_t>(extra.data() + from);

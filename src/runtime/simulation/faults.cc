@@ -24,6 +24,7 @@ void FaultInjector::PlanFault() {
   rate_per_s *= world_.options.fault_factor * static_cast<double>(world_.options.nodes) / 2048 /
                 (54.0 * 86'400);
   if (!(rate_per_s > 0)) return;
+  // The bound keeps the time representable when the rates are very small.
   const double wait_s = std::min(world_.random.Exponential(1 / rate_per_s), 1e8);
   world_.queue.After(DurationFromSeconds(wait_s), [this] {
     PlanFault();
@@ -87,6 +88,7 @@ void FaultInjector::Strike(FaultKind kind) {
   }
   if (kind == FaultKind::kDiskFlip) {
     if (world_.disk.empty()) return;
+    // The newest checkpoint, because a recovery reads that one first.
     world_.disk.rbegin()->second.second = true;
     return count();
   }

@@ -134,6 +134,7 @@ void SimNodes::SendTo(size_t index, const SendCopies& order) {
         } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
           answer.error = "the hash differs before it is sent";
         } else {
+          // Keys are (step, rank), so from the end the newest step of a rank comes first.
           auto& copies = world_.nodes[peer->second].copies;
           for (const uint32_t rank : order.ranks) {
             copies[{order.step, rank}] = false;
@@ -186,6 +187,7 @@ void SimNodes::SignalTo(size_t index, const WorkerId& id, int signal) {
     worker.stopped = false;
     const bool counts = !world_.IsRival(id) && id.attempt == world_.attempt.attempt;
     if (counts && !worker.hung) --world_.attempt.stopped;
+    // The signal that arrived while the process was stopped takes effect now.
     if (worker.pending_signal != 0)
       return Die(index, id, 143, 0, world_.Around(std::chrono::milliseconds(5)));
     if (counts && world_.attempt.stopped == 0) training_.ContinueStretch();
@@ -230,6 +232,7 @@ void SimNodes::Persist(size_t index, const PersistPieces& order) {
                          "",        false};
   const bool good = world_.Holds(node, order.step) && !node.damaged.contains(order.step);
   if (!good) answer.error = "the snapshot in memory failed its checksum";
+  // A step that the memory no longer holds was replaced by newer ones; that is no damage.
   answer.overtaken = !world_.Holds(node, order.step);
   for (const uint32_t rank : order.ranks) {
     auto& file = answer.files.emplace_back();
@@ -253,6 +256,7 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
       [this, index, life = world_.nodes[index].life, order] {
         if (world_.nodes[index].life != life) return;
         const proto::CommitSnapshot& commit = order.commit;
+        // A rollback lowers the present step, so the highest one that was ever reached counts too.
         if (commit.step() > world_.audit.step() && commit.step() > world_.audit.highest_step()) {
           world_.audit.Violate("committed step " + std::to_string(commit.step()) +
                                " was never taken");
@@ -262,6 +266,8 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
           served.insert(file.rank());
           served.insert(file.also().begin(), file.also().end());
         }
+        // A file may serve several ranks (`also`); together the files must serve all of them, or
+        // the checkpoint cannot be restored.
         if (world_.options.sharded && served.size() != commit.world()) {
           world_.audit.Violate("step " + std::to_string(commit.step()) +
                                " is committed with the state of " + std::to_string(served.size()) +

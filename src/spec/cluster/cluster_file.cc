@@ -236,6 +236,8 @@ class ClusterFileReader {
     return kind;
   }
 
+  // Devices are divided in their order into islands, rails and NUMA nodes: contiguous groups whose
+  // sizes differ by at most one.
   Status ReadDevices(const Node& item, NodeKind& kind) const {
     ASSIGN_OR_RETURN(const uint64_t devices, WholeOr(item, "devices", 0, 0, kMaxDevices));
     if (devices == 0) {
@@ -341,6 +343,7 @@ class ClusterFileReader {
     }
     for (size_t level = 0; level + 1 < places.size(); ++level) {
       const bool named = !places[level].name.empty();
+      // A domain has one parent, so one with a fixed name cannot be below several new ones.
       const bool many_above = places[level + 1].count > 0;
       if (named && many_above) {
         return Refuse(each->line,
@@ -402,6 +405,10 @@ class ClusterFileReader {
     return runs;
   }
 
+  // Node `i` of the entry is in group i / hosts of the lowest level. Each level that makes new
+  // domains divides that number by how many of them one domain above holds. Numbers continue over
+  // the entries of a file, so the starts are copied before the entry changes them. Runs count
+  // nodes, independent of the domains.
   void AddNodes(const DeclaredNode& pattern, const std::vector<Place>& places, uint64_t count,
                 uint64_t hosts, const Counts& runs, const std::string& first, bool whole_name) {
     const std::map<std::string, uint64_t> begun = next_number_;

@@ -174,6 +174,9 @@ void Partial::Remove() {
   }
 }
 
+// The names within the folder are durable before the folder gets its final name, and that name is
+// durable when this returns. The files must have been finished before. After the rename the
+// destructor must not remove anything.
 Status Partial::Keep() {
   if (folder_) RETURN_IF_ERROR(files_->SyncDirectory(partial_));
   RETURN_IF_ERROR(files_->Rename(partial_, path_));
