@@ -31,6 +31,7 @@ using internal::SlotState;
 
 constexpr uint64_t kPage = 4096;
 
+// Requires that Inspect accepted the slot, since every field comes from the header.
 SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool non_finite) {
   return {sealed.header.step, sealed.header.attempt,   sealed.plan.total_bytes(), slot,
           non_finite,         sealed.header.plan_hash, sealed.header.root};
@@ -43,7 +44,9 @@ struct Candidate {
   bool non_finite = false;
 };
 
-// Where a snapshot of `step` is to be written; nothing when it has to wait for a pin.
+// Where a snapshot of `step` is to be written; nothing when it has to wait for a pin. With three
+// slots and one kept, at least one slot is free unless it is pinned. A pinned slot is never chosen,
+// even when it is void: its reader would find other data.
 std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t step) {
   // The newest below `step` is what a restore would take: it stays.
   std::optional<size_t> kept, chosen;
@@ -54,6 +57,7 @@ std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t s
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     if (i == kept || slots[i].pinned) continue;
+    // No restore takes such a slot, so it goes before any good one.
     if (*slots[i].step >= step || slots[i].non_finite) return i;
     if (!chosen || *slots[i].step < *slots[*chosen].step) chosen = i;
   }
@@ -75,6 +79,9 @@ std::string ChunkName(const SealedSlot& sealed, const ChunkEntry& entry) {
 // Calls `use(slot index, slot bytes, sealed)` for each slot sealed for `step`, the highest attempt
 // first, until one succeeds; then the last failure counts.
 template <typename Use>
+// Two slots can be sealed for the same step, when an attempt was rolled back and has done the step
+// again. The higher attempt is the one that counts; a damaged slot must not hide a good one behind
+// it.
 auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
     -> decltype(use(size_t{}, arena, std::declval<SealedSlot&>())) {
   const auto slots = internal::SlotsOf(arena);
@@ -84,6 +91,8 @@ auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
     Result<SealedSlot> sealed = Inspect(slots[i]);
     if (sealed.ok() && sealed->header.step == step) {
       found.emplace_back(i, std::move(sealed).value());
+      // An empty slot is no error. A damaged one is named in the message, because it may be the one
+      // that the caller wants.
     } else if (!sealed.ok() && sealed.status().code() == Code::kDataLoss) {
       status = NotFound(status.message() + "; slot " + std::to_string(i) + ": " +
                         sealed.status().message());
@@ -138,6 +147,8 @@ Status CopyPart(std::span<const std::byte> slot, const SealedSlot& sealed,
     const ChunkEntry& entry = sealed.chunks[i];
     std::byte* to = tensors[entry.tensor].data() + uint64_t{entry.chunk} * kChunkBytes;
     if (CopyChunkIn(to, data.subspan(entry.offset, entry.bytes)) == entry.hash) continue;
+    // A reader without a pin can lose the slot at any moment. The header shows whether the
+    // difference is damage or only the next snapshot.
     const Result<SealedSlot> now = Inspect(slot);
     if (!now.ok() || now->header.hash != sealed.header.hash) {
       return Aborted("the snapshot of step " + std::to_string(sealed.header.step) +
@@ -153,6 +164,9 @@ Status CopyPart(std::span<const std::byte> slot, const SealedSlot& sealed,
 Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
                   std::span<const std::span<std::byte>> tensors, size_t threads) {
   const std::vector<size_t> ends = EqualParts(sealed.chunks, sealed.layout.data_bytes, threads);
+  // Each thread has its own entry, so no lock is needed. The first failure in the order of the
+  // chunks is returned, so that the result does not depend on the order of the threads as far as
+  // possible: `stop` may keep later chunks from being read.
   std::vector<Status> statuses(ends.size());
   std::atomic<bool> stop = false;
   const auto copy = [&](size_t part) {
@@ -171,6 +185,8 @@ Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
 }  // namespace
 
 uint64_t ArenaBytesFor(const StatePlan& plan) {
+  // Slots begin at pages, because headers and data are aligned to pages within a slot. The minimum
+  // leaves room for headers, pins and a plan of an empty state.
   const uint64_t slot = (internal::LayoutOf(plan).total_bytes() + kPage - 1) / kPage * kPage;
   return kArenaSlots * std::max<uint64_t>(slot, internal::kPlanAt + kPage);
 }
@@ -215,6 +231,8 @@ struct ArenaWriter::Open {
     header.plan_hash = Hash64(encoded);
     header.table_at = layout.table_at;
     header.chunks = layout.chunks;
+    // The root covers all chunk hashes and thus all data. Two snapshots with the same plan and root
+    // have the same bits.
     header.root = Hash64(chunks.data(), table_bytes);
     header.data_at = layout.data_at;
     header.data_bytes = layout.data_bytes;
@@ -257,12 +275,15 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t attempt, const StatePlan& plan
   const auto slot = slots[*chosen];
 
   SlotHeader header;
+  // From this store on the earlier snapshot of the slot is gone, whatever happens to this process.
+  // The slots that remain hold the newest good one.
   header.state = SlotState::kWriting;
   header.step = step;
   header.attempt = attempt;
   internal::StoreHeader(slot, header);
   open_.reset(
       new Open{slot, step, attempt, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}, {}});
+  // Allocated before the copy starts: a forked child must not allocate.
   open_->chunks = internal::ChunksOf(plan, open_->layout);
   open_->written.resize(open_->chunks.size());
   return {};
@@ -293,6 +314,8 @@ void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
   }
 }
 
+// The hash is computed from the bytes while they are copied, so a later change of the source cannot
+// make hash and copy disagree.
 uint64_t ArenaWriter::WriteChunk(size_t tensor, size_t chunk, std::span<const std::byte> data) {
   CHECK(open_ != nullptr) << "WriteChunk without Begin";
   CHECK(tensor < open_->plan.size() && chunk * kChunkBytes < open_->plan.bytes(tensor));
@@ -325,6 +348,8 @@ Status ArenaWriter::StartCopy(std::span<const std::span<const std::byte>> tensor
   CHECK(open_ != nullptr && !copying()) << "StartCopy without Begin";
   open_->TakeSources(tensors);
   (void)HashChunk({});  // chooses the build of the loop here: the child may run no initializers
+  // The child seals by itself, so that the snapshot is complete even if this process dies while the
+  // copy runs.
   const auto copy_all = [](void* argument) {
     auto& open = *static_cast<Open*>(argument);
     open.CopyChunks(0, open.chunks.size());
@@ -340,6 +365,8 @@ Status ArenaWriter::StartLiveCopy(std::span<const std::span<const std::byte>> te
   CHECK(open_ != nullptr && !copying()) << "StartLiveCopy without Begin";
   open_->TakeSources(tensors);
   std::byte* data = open_->slot.data() + open_->layout.data_at;
+  // Chunks, and not tensors, are the pieces: a write to one page then waits for the copy of at most
+  // the chunks that touch its window.
   std::vector<internal::LivePiece> pieces;
   pieces.reserve(open_->chunks.size());
   for (const ChunkEntry& entry : open_->chunks) {
@@ -363,6 +390,8 @@ bool ArenaWriter::copying() const {
 Status ArenaWriter::Finish() {
   CHECK(copying()) << "Finish without StartCopy";
   Result<int> ended = 0;
+  // `waited_writes` counts the faults that the copy served. Each costs about the time of one
+  // window, which is estimated from the mean.
   if (open_->live != nullptr) {
     open_->live->Wait();
     const Duration worked = open_->live->worked();
@@ -412,6 +441,8 @@ void ArenaWriter::DropSlot(size_t slot) {
   if (slot < slots.size()) internal::StoreHeader(slots[slot], SlotHeader{});
 }
 
+// The mark is bound to the header's hash, so it does not apply to the next snapshot in the same
+// slot.
 Status MarkNonFinite(std::span<std::byte> arena, size_t slot) {
   const auto slots = internal::SlotsOf(arena);
   CHECK(slot < kArenaSlots);
@@ -441,6 +472,7 @@ Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step,
                   std::to_string(attempt));
 }
 
+// A moved-from pin has an empty slot and releases nothing.
 SnapshotPin::SnapshotPin(SnapshotPin&& other) noexcept
     : slot_(std::exchange(other.slot_, {})), index_(other.index_), use_(other.use_) {}
 
@@ -455,6 +487,8 @@ SnapshotPin::~SnapshotPin() {
   if (!slot_.empty()) internal::RemovePin(slot_, static_cast<uint32_t>(getpid()), use_);
 }
 
+// The tensors are spans into the arena. Their bytes are not verified here: the caller compares each
+// chunk with its hash as it uses it, and needs a pin while it does.
 Result<ArenaReader::Hashed> ArenaReader::InSlot(size_t slot) const {
   const auto slots = internal::SlotsOf(arena_);
   CHECK(slot < kArenaSlots);
@@ -516,6 +550,8 @@ Result<StatePlan> ArenaReader::Plan(uint64_t step) const {
                        SealedSlot& sealed) -> Result<StatePlan> { return std::move(sealed.plan); });
 }
 
+// Copied first and hashed in the copy, because the slot may be overwritten between a check in place
+// and a later read.
 Result<LoadedState> ArenaReader::Copy(uint64_t step) const {
   return WithSealed(
       arena_, step,

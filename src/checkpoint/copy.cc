@@ -36,6 +36,8 @@ const char* Chars(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+// All builds compute the same hash, so a snapshot that one machine has written verifies on any
+// other.
 uint64_t HashChunk(std::span<const std::byte> chunk) {
   CHECK(chunk.size() <= kChunkBytes);
 #if defined(__x86_64__)

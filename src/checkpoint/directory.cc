@@ -38,6 +38,8 @@ std::optional<Name> ParseName(const std::string& text) {
   const Result<uint64_t> step = ParseUint64(view.substr(5, dot - 5));
   const Result<uint64_t> attempt = ParseUint64(view.substr(dot + 2));
   if (!step.ok() || !attempt.ok()) return std::nullopt;
+  // Only the exact name counts. "step-1.e1", or a name with a suffix, is no folder of this class
+  // and is neither read nor removed.
   if (CheckpointDirectory::NameOf(*step, *attempt) != text) return std::nullopt;
   return Name{*step, *attempt};
 }
@@ -47,6 +49,8 @@ std::optional<Name> ParseName(const std::string& text) {
 bool Tolerable(Code code) { return code == Code::kNotFound || code == Code::kDataLoss; }
 
 // Whether a step's folder holds the file of every rank of a world.
+// List returns sorted names, as the binary search requires. Only names are compared: this decides a
+// message to the user, not whether the step may be loaded.
 bool HasAllFiles(io::FileSystem& files, const std::string& directory) {
   const Result<std::vector<std::string>> names = files.List(directory);
   if (!names.ok()) return false;
@@ -69,6 +73,7 @@ struct Run {
   std::span<const std::byte> bytes;
   size_t first = 0, last = 0;  // tensors
 };
+// Few long writes instead of one for each tensor: a state may have thousands of small tensors.
 std::vector<Run> RunsOf(std::span<const std::span<const std::byte>> tensors) {
   std::vector<Run> runs;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -117,7 +122,8 @@ class RunVerifier {
 };
 
 // Writes a shard to `path`, verifying every chunk, and syncs it. A chunk is hashed while the disk
-// is already at work on it: a file with a bad one never gets its name.
+// is already at work on it: a file with a bad one never gets its name. A hash that differs here
+// means that the memory has changed since the seal. The caller removes the temporary file.
 Status WriteFile(io::FileSystem& files, const std::string& path, const std::string& header,
                  const StatePlan& plan, const ChunkHashes& hashes,
                  std::span<const std::span<const std::byte>> tensors) {
@@ -138,6 +144,8 @@ Status WriteFile(io::FileSystem& files, const std::string& path, const std::stri
 }
 
 // The shard's bytes to `path`, synced.
+// Unlike WriteFile, each chunk is verified before it is written: at a second tier without a rename,
+// a file is visible as soon as it is complete.
 Status WriteCopy(io::FileSystem& files, const std::string& path,
                  const CheckpointDirectory::OpenedShard& shard,
                  const CheckpointDirectory::Pace& pace) {
@@ -199,6 +207,8 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
     data_bytes += tensors[i].size();
   }
   const std::string directory = PathOf(id.step, id.attempt);
+  // A repeated order, for example by a new agent after the commit. A committed file is never
+  // written again: a crash in the middle would damage a good checkpoint.
   if (const Result<Manifest> committed = ReadManifest(directory); committed.ok()) {
     const PieceFile* file = FileOfRank(*committed, id.rank);
     if (file != nullptr && committed->world == id.world) return *file;
@@ -236,6 +246,7 @@ Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest&
   const std::string directory = PathOf(manifest.step, manifest.attempt);
   const std::string path = directory + "/" + file.name;
   const Result<uint64_t> there = files_.Size(path);
+  // A copy that was interrupted continues with the files that are not there yet.
   if (there.ok() && *there == file.bytes && OpenShard(manifest, file).ok()) return {};
 
   RETURN_IF_ERROR(files_.MakeDirectories(directory));
@@ -253,6 +264,9 @@ Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest&
   return files_.SyncDirectory(directory);
 }
 
+// The pieces come from the headers of the files and not from the order, so the manifest describes
+// what is on disk. Only headers are read: the contents were verified when they were written, and
+// each read verifies them again.
 Status CheckpointDirectory::Commit(const Manifest& order) {
   const std::string directory = PathOf(order.step, order.attempt);
   Manifest manifest = order;
@@ -272,10 +286,14 @@ Status CheckpointDirectory::Commit(const Manifest& order) {
     if (!added.ok()) return added.WithContext(path);
   }
   const std::string text = EncodeManifest(manifest);
+  // The reader's own checks decide whether the files form a checkpoint. A manifest that it would
+  // refuse must not be written.
   const Result<Manifest> sound = DecodeManifest(text);
   if (!sound.ok()) return InvalidArgument("cannot commit: " + sound.status().message());
 
   if (const Result<Manifest> there = ReadManifest(directory); there.ok()) {
+    // A commit is idempotent for the same files. Other files under the same step and attempt would
+    // be a bug or a second writer.
     if (*there != manifest) return AlreadyExists(directory + " is committed with other files");
     return files_.SyncDirectory(directory);  // an earlier attempt may have failed at this
   }
@@ -292,6 +310,7 @@ Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory)
   Result<Manifest> manifest =
       DecodeManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!manifest.ok()) return manifest.status().WithContext(path);
+  // A folder that was renamed or copied by hand would otherwise be restored as another step.
   if (path_ + "/" + NameOf(manifest->step, manifest->attempt) != directory) {
     return DataLoss(path + ": it belongs to step " + std::to_string(manifest->step));
   }
@@ -324,6 +343,7 @@ Result<StepSurvey> CheckpointDirectory::Survey() {
     if (!parsed) continue;
     const std::string directory = path_ + "/" + name;
     Result<Manifest> manifest = ReadManifest(directory);
+    // Without a manifest the step was never committed, or is being written now.
     if (manifest.status().code() == Code::kNotFound) {
       const bool complete = HasAllFiles(files_, directory);
       survey.uncommitted.push_back({parsed->step, parsed->attempt, "it has no MANIFEST", complete});
@@ -334,6 +354,7 @@ Result<StepSurvey> CheckpointDirectory::Survey() {
       survey.damaged.push_back({parsed->step, parsed->attempt, manifest.status().message()});
       continue;
     }
+    // Sizes only. To read all contents would take as long as a restore; Verify does it on request.
     ASSIGN_OR_RETURN(const std::optional<std::string> missing, MissingFile(*manifest));
     if (!missing) {
       survey.committed.push_back(std::move(manifest).value());
@@ -356,6 +377,8 @@ Result<std::vector<Manifest>> CheckpointDirectory::List() {
   return std::move(survey.committed);
 }
 
+// The shard's own id is compared as well as its hash: two ranks' files with exchanged names would
+// pass a check of names.
 Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Manifest& manifest,
                                                                         const PieceFile& file,
                                                                         Reading reading) {
@@ -411,6 +434,7 @@ Status CheckpointDirectory::RemoveTree(const std::string& directory) {
   return files_.RemoveDirectory(directory);
 }
 
+// Reads whole chunks, in the order of the file, so that a disk reads sequentially.
 Status CheckpointDirectory::Verify(const Manifest& manifest,
                                    const std::function<bool(uint64_t, uint64_t)>& progress) {
   uint64_t total = 0, done = 0;
@@ -436,6 +460,8 @@ Status CheckpointDirectory::Remove(uint64_t step, uint64_t attempt) {
   return RemoveTree(PathOf(step, attempt));
 }
 
+// Never the present attempt, which may be writing, and never a step at or above the newest
+// committed one: its commit may still be on its way from another node.
 Status CheckpointDirectory::RemoveUncommitted(uint64_t current_attempt) {
   ASSIGN_OR_RETURN(const std::vector<Manifest> committed, List());
   if (committed.empty()) return {};

@@ -27,6 +27,8 @@ constexpr std::string_view kHashPrefix = "xxh3-64:";
 constexpr size_t kHashLineBytes = 8 + 16 + 1;  // prefix, digits, line end
 
 // Fills a manifest from JSON; fields that are absent or of another type are left and counted.
+// One flag at the end instead of an error for each field: the hash has been verified by then, so a
+// wrong field means a foreign or newer writer, and which field it is matters little.
 class Reader {
  public:
   void Read(const json& from, const char* key, uint64_t& to) {
@@ -59,6 +61,7 @@ class Reader {
       to = found->get<std::string>();
     }
   }
+  // The limits keep products of extents within 64 bits before CheckSense examines them.
   void Read(const json& from, const char* key, std::vector<int64_t>& to) {
     const auto found = from.find(key);
     if (found == from.end() || !found->is_array() || found->size() > kMaxDims) {
@@ -142,6 +145,8 @@ Status CheckFiles(const Manifest& manifest) {
 }
 
 // Pieces lie in their tensors and fill their files from the header to the end.
+// The pieces are in the order of files and offsets, so one pass with one index checks that none
+// overlaps and no byte is left over.
 Status CheckPieces(const Manifest& manifest) {
   size_t next = 0;
   for (size_t i = 0; i < manifest.files.size(); ++i) {
@@ -315,6 +320,8 @@ std::string EncodeManifest(const Manifest& manifest) { return Encode(manifest, k
 Result<Manifest> DecodeManifest(std::string_view text) {
   if (text.size() < kHashLineBytes) return DataLoss("the manifest is cut short");
   const std::string_view body = text.substr(0, text.size() - kHashLineBytes);
+  // The hash is compared as text and before anything is parsed, so that the parser sees only what a
+  // writer has produced.
   const std::string hash_line = std::string(kHashPrefix) + Hex(Hash64(body)) + "\n";
   if (text.substr(body.size()) != hash_line) return DataLoss("the manifest's hash differs");
 
@@ -323,6 +330,8 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   Reader reader;
   uint32_t version = 0;
   reader.Read(parsed, "format_version", version);
+  // Before the other fields: another version may have other fields, and the message should name the
+  // cause.
   if (version != kFormatVersion) {
     return DataLoss("the manifest is of format " + std::to_string(version) + ", not 2");
   }

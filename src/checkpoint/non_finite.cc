@@ -30,6 +30,8 @@ bool AnyAllOnes(std::span<const std::byte> bytes, Word exponent) {
 
 }  // namespace
 
+// NaN and infinity are exactly the numbers whose exponent bits are all ones, so one mask finds
+// both. Other dtypes, such as integers, cannot be non-finite.
 bool HasNonFinite(std::string_view dtype, std::span<const std::byte> bytes) {
   if (dtype == "F32") return AnyAllOnes<uint32_t>(bytes, 0x7f800000u);
   if (dtype == "BF16") return AnyAllOnes<uint16_t>(bytes, 0x7f80u);
@@ -47,6 +49,8 @@ std::optional<std::string> FirstNonFinite(const StatePlan& plan,
   return std::nullopt;
 }
 
+// Requires the pin: without it the writer could overwrite the slot during the scan, and the mark
+// would be based on two snapshots.
 Result<std::optional<std::string>> CheckAndMark(std::span<std::byte> arena,
                                                 const SnapshotPin& pin) {
   ASSIGN_OR_RETURN(const ArenaReader::Hashed snapshot, ArenaReader(arena).InSlot(pin.slot()));

@@ -9,6 +9,8 @@ namespace longhaul::checkpoint {
 namespace {
 
 // kDataLoss when a byte of the checkpoint is not as it was written.
+// Every byte is verified before the job is accepted. A damaged checkpoint that is found at the
+// first start would cost all nodes their start.
 Status ReadAll(CheckpointDirectory& directory, const Manifest& manifest) {
   for (const PieceFile& file : manifest.files) {
     RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.attempt, file.rank).status());
@@ -21,6 +23,8 @@ std::string NameOf(const UnusableStep& one) {
 }
 
 // Renames a step's folder to the first of "damaged-NAME", "damaged-NAME.2", ... that is free.
+// Renamed and not removed: a person may still recover something. The new name is none that
+// CheckpointDirectory recognises.
 Result<std::string> MoveAside(io::FileSystem& files, const std::string& folder,
                               const std::string& name) {
   constexpr int kMostNames = 1'000;
@@ -45,6 +49,8 @@ Result<ResumePoint> FindResumePoint(io::FileSystem& files, const std::string& fo
   ResumePoint point;
   point.damaged = std::move(steps.damaged);
   for (Manifest& manifest : steps.committed) {
+    // A checkpoint of another model or of other data is an error of the user, not damage, so no
+    // older one is tried.
     RETURN_IF_ERROR(check(manifest));
     const Status whole = ReadAll(directory, manifest);
     if (whole.ok()) {
@@ -64,6 +70,7 @@ Result<std::vector<std::string>> MoveDamagedAside(io::FileSystem& files, const s
                                                   const ResumePoint& point, uint64_t step) {
   std::vector<std::string> notes;
   for (const UnusableStep& one : point.damaged) {
+    // An older damaged step does not matter to the run.
     if (one.step < step) {
       notes.push_back("checkpoint " + NameOf(one) + " is damaged too (" + one.reason +
                       "); it is older than step " + std::to_string(step) + " and not needed");

@@ -77,6 +77,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  // A duplicate name would make two programs read different tensors from one file, so it is
+  // refused.
   bool key(string_t& value) override {
     if (place_ == Place::kTop) {
       name_ = value;
@@ -148,6 +150,7 @@ Result<SafetensorsHeader> Arrange(HeaderHandler& handler, uint64_t data_at, uint
     const std::string what = "the data of " + Printable(entry.tensor.name) + " ";
     const uint64_t begin = entry.data_offsets[0];
     const uint64_t end = entry.data_offsets[1];
+    // The format allows neither: a hole could hide data, and overlapping tensors would share bytes.
     if (begin != at) return DataLoss(what + "leaves a hole or overlaps");
     if (end < begin || end > data_bytes) return DataLoss(what + "lies outside of the file");
     header.offsets.push_back(data_at + begin);
@@ -190,6 +193,8 @@ Result<std::string> EncodeSafetensorsHeader(const StatePlan& plan, const TextMap
   }
   std::string json = "{" + Join(parts, ",") + "}";
   const uint64_t unpadded = sizeof(uint64_t) + json.size();
+  // The data begins at a page, so that programs that map the file get aligned tensors, and direct
+  // I/O is possible.
   json.append((kDataAlignment - unpadded % kDataAlignment) % kDataAlignment, ' ');
   if (json.size() > kMaxSafetensorsHeader) {
     return ResourceExhausted("the header of " + std::to_string(plan.size()) +
@@ -211,6 +216,7 @@ Result<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> first_eight,
     return DataLoss("it says that its header has " + std::to_string(length) + " bytes, at most " +
                     std::to_string(kMaxSafetensorsHeader) + " can be: it is no safetensors file");
   }
+  // Subtracted and not added: `length` comes from the file, and the sum could overflow.
   if (length > file_bytes - sizeof(length)) {
     return DataLoss("it says that its header has " + std::to_string(length) +
                     " bytes, and the file has " + std::to_string(file_bytes) +

@@ -68,6 +68,8 @@ std::optional<TensorPart> ReadPart(const std::string& text) {
   return part;
 }
 
+// `chunks` follows from the tensor's size, which has been checked against the size of the file. So
+// the number of hashes is bounded before memory is reserved.
 Result<std::vector<uint64_t>> ReadHashes(const std::string& text, uint64_t chunks) {
   if (text.size() != chunks * kHexDigits) return DataLoss("has not a hash for each chunk");
   std::vector<uint64_t> hashes;
@@ -103,6 +105,8 @@ Result<ShardId> TakeId(TextMap& metadata) {
   for (const auto& [key, value] : kFields) {
     const std::optional<std::string> text = Take(metadata, key);
     const Result<uint64_t> number = text ? ParseUint64(*text) : NotFound("");
+    // Only the canonical decimal text: each shard has one valid header, so equal states have equal
+    // bytes.
     if (!number.ok() || std::to_string(*number) != *text) {
       return DataLoss("the header lacks a sound " + std::string(key));
     }
@@ -120,6 +124,8 @@ Result<ShardId> TakeId(TextMap& metadata) {
 }
 
 // The global tensor's index in the manifest, added if it is new.
+// Each rank describes the global tensor of which it has a part. The first description is taken, and
+// all others have to agree.
 Result<uint32_t> GlobalTensor(const TensorInfo& tensor, Manifest& manifest,
                               std::unordered_map<std::string, uint32_t>& known) {
   const auto next = static_cast<uint32_t>(manifest.tensors.size());
@@ -186,6 +192,8 @@ Result<ShardHeader> ParseShardHeader(std::span<const std::byte> header, uint64_t
       if (!tensors[i].part) return DataLoss(what + "has a malformed part");
     }
   }
+  // Everything known has been taken out of the metadata. A rest means a newer writer, whose meaning
+  // this reader would lose.
   if (!parsed.metadata.empty()) {
     return DataLoss("unknown metadata " + Printable(parsed.metadata.begin()->first));
   }
@@ -198,6 +206,8 @@ Result<ShardHeader> ParseShardHeader(std::span<const std::byte> header, uint64_t
   return shard;
 }
 
+// The size is compared first: a file that was cut short fails here, with a message that names both
+// sizes.
 Result<ShardHeader> ReadShardHeader(const io::ReadableFile& opened, const PieceFile& file) {
   if (opened.bytes() != file.bytes) {
     return DataLoss("it has " + std::to_string(opened.bytes()) + " bytes, not " +
@@ -219,6 +229,8 @@ Status ReadVerified(const io::ReadableFile& opened, const ShardHeader& header, s
                     uint64_t begin, std::span<std::byte> to) {
   const uint64_t bytes = header.plan.bytes(tensor);
   CHECK(begin <= bytes && to.size() <= bytes - begin);
+  // A chunk is verified as a whole, so a partial read at either end goes through a buffer; whole
+  // chunks are read to their destination without a copy.
   std::vector<std::byte> beside;
   for (uint64_t at = begin; at < begin + to.size();) {
     const uint64_t chunk = at / kChunkBytes;
@@ -243,6 +255,8 @@ Status ReadVerified(const io::ReadableFile& opened, const ShardHeader& header, s
   return {};
 }
 
+// Called once for each file, after the file was added to `manifest.files`. Pieces are appended in
+// the order of the header, which is the order of their offsets.
 Status AddPieces(const ShardHeader& header, Manifest& manifest) {
   CHECK(!manifest.files.empty());
   PieceFile& file = manifest.files.back();

@@ -31,6 +31,8 @@ Result<uint64_t> ShapeBytes(const std::string& what, const std::string& dtype,
   const std::optional<uint64_t> element = DtypeBytes(dtype);
   if (!element) return InvalidArgument(what + "unknown dtype '" + Printable(dtype) + "'");
   if (shape.size() > kMaxDims) return InvalidArgument(what + "more than 8 dimensions");
+  // `bytes` stays at or below kMaxStateBytes, so the division is exact enough to exclude an
+  // overflow of the product. A later extent may be 0, so the size is decided at the end.
   uint64_t bytes = *element;
   bool empty = false;
   for (const int64_t extent : shape) {
@@ -54,6 +56,7 @@ Status CheckPart(const std::string& what, const TensorInfo& tensor) {
     return InvalidArgument(what + "its dimensions differ from those of " + Printable(part.of));
   }
   for (size_t i = 0; i < part.shape.size(); ++i) {
+    // The second comparison makes the subtraction in the third one safe for extents from outside.
     if (part.offset[i] < 0 || part.offset[i] > part.shape[i] ||
         tensor.shape[i] > part.shape[i] - part.offset[i]) {
       return InvalidArgument(what + "it lies outside of " + Printable(part.of) + " in dimension " +
@@ -101,6 +104,8 @@ std::optional<uint64_t> DtypeBytes(std::string_view dtype) {
   return std::nullopt;
 }
 
+// All names and sizes come from users or from files, so this is the only place that builds a plan.
+// The maps hold views into `tensors`, which moves only at the end.
 Result<StatePlan> StatePlan::Create(std::vector<TensorInfo> tensors) {
   if (tensors.size() > kMaxTensors) {
     return InvalidArgument("a state has at most 1048576 tensors, not " +
@@ -127,6 +132,8 @@ Result<StatePlan> StatePlan::Create(std::vector<TensorInfo> tensors) {
   return plan;
 }
 
+// docs/arena.md gives the format. The encoding is canonical: equal plans have equal bytes, so that
+// their hashes can be compared.
 std::string StatePlan::Encode() const {
   std::string out;
   PutField(out, static_cast<uint32_t>(tensors_.size()));
@@ -157,6 +164,7 @@ Result<StatePlan> StatePlan::Decode(std::string_view encoded) {
   for (TensorInfo& tensor : tensors) {
     tensor.name = decoder.TakeBytes(decoder.Take<uint8_t>());
     tensor.dtype = decoder.TakeBytes(decoder.Take<uint8_t>());
+    // FieldReader returns zeros after a failure, so `ok` is checked before a count is used.
     const size_t dims = decoder.Take<uint8_t>();
     if (!decoder.ok() || dims > kMaxDims) return cut;
     for (size_t i = 0; i < dims; ++i) tensor.shape.push_back(decoder.Take<int64_t>());

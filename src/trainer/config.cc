@@ -67,6 +67,7 @@ class Section {
   const Json* json_ = nullptr;
 };
 
+// The vocabulary is fixed: 256 bytes and a separator.
 void ReadModel(const Json& json, spec::ModelSpec& model, Status& status) {
   Section section(json, "model", status);
   section.Whole("layers", model.layers, 1, 1024);

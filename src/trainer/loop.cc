@@ -32,6 +32,8 @@ constexpr Duration kFinalPeakTime = std::chrono::milliseconds(60);
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Adds the time since its making to a counter when it goes.
+// The report's times are sums of the scopes in which such an object lives, so an early return is
+// measured too.
 class Timed {
  public:
   explicit Timed(int64_t& counter) : counter_(counter) {}
@@ -49,6 +51,8 @@ class Timed {
 Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Communicators& groups,
                                            WorkerApi& worker_api, const std::atomic<bool>& stop) {
   const uint32_t replicas = groups.mesh().data();
+  // A replica without a sequence would have no loss and no gradient, while the others block in the
+  // all-reduce.
   if (config.train.global_batch < replicas) {
     return InvalidArgument("train.global_batch " + std::to_string(config.train.global_batch) +
                            " gives some of the " + std::to_string(replicas) +
@@ -111,6 +115,7 @@ uint64_t Loop::WeightsHash() {
   return Hash64(std::as_bytes(weights));
 }
 
+// A sample is one token longer than the sequence: the targets are the inputs, moved by one token.
 std::vector<int64_t> Loop::Load(std::span<const uint16_t> tokens,
                                 std::span<const uint64_t> samples) const {
   const size_t sequence = config_.model.sequence;
@@ -134,6 +139,8 @@ void Loop::ChooseSamples(uint64_t step) {
   for (uint64_t i = 0; i < samples_.size(); ++i) samples_[i] = worker_api_.Sample(first + i, count);
 }
 
+// Gradients accumulate over the micro-batches in place, so they are cleared once for each step. The
+// scale makes the sum over all ranks the mean over the tokens of the global batch.
 Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {
   {
     const RecordedOperator cleared(recorder, OptimizerLabel());
@@ -157,6 +164,8 @@ OperatorLabel Loop::OptimizerLabel() const {
   return {"parameters", "optimizer", -1, {static_cast<double>(table_.count())}};
 }
 
+// The norm is over the whole model, so parameters that each part holds in full must not be counted
+// once for each part.
 double Loop::OwnSquaredNorm() const {
   const std::span gradients = std::span(gradients_).first(table_.floats());
   if (table_.part().whole()) return SquaredNorm(gradients);
@@ -170,6 +179,9 @@ double Loop::OwnSquaredNorm() const {
 }
 
 Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report, Recorder* recorder) {
+  // Loss and agreements travel in the all-reduce of the gradients: a message of their own would
+  // cost a round trip in each step. A sum above 0 means that at least one rank has set its flag.
+  // All ranks have the same sum, so they decide alike.
   float* const extras = gradients_.data() + table_.floats();
   extras[kLoss] = static_cast<float>(loss / static_cast<double>(report.tokens));
   extras[kWantsSnapshot] = worker_api_.SnapshotDue(step) ? 1.0F : 0.0F;
@@ -233,6 +245,8 @@ Status Loop::Step(uint64_t step, StepReport& report, Recorder* recorder) {
   return {};
 }
 
+// All ranks take part, and the replicas divide the samples, so each sample is computed once. The
+// pool is trimmed before and after, because the sizes of the tensors differ from those in training.
 Result<double> Loop::Evaluate() {
   const uint64_t available = corpus::SamplesIn(held_out_.tokens().size(), config_.model.sequence);
   const uint64_t count = std::min<uint64_t>(config_.train.evaluate_sequences, available);
@@ -288,6 +302,8 @@ void Loop::StopRecording(const Status& why) {
                why.message().c_str());
 }
 
+// The order in an iteration matters: the snapshot is taken before the step is reported, so the
+// controller never counts a step whose due snapshot is missing.
 Status Loop::RunSteps(uint64_t first) {
   const spec::TrainSpec& train = config_.train;
   for (uint64_t step = first; step <= train.steps; ++step) {

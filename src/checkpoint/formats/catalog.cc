@@ -10,6 +10,7 @@ namespace {
 constexpr std::string_view kFormatNames[] = {"longhaul", "safetensors", "torch", "dcp"};
 
 // Whether the shards hold every element of the tensor.
+// The shards are subtracted one after the other, so overlapping replicas count once.
 bool Covered(const TensorInfo& tensor, std::span<const SavedShard> shards) {
   std::vector<Box> missing = {Box::Whole(tensor.shape)};
   if (missing.front().elements() == 0) return true;
@@ -64,6 +65,8 @@ uint64_t Catalog::TotalBytes() const {
   return bytes;
 }
 
+// After this check every shard lies in its tensor and its file, and every element of every tensor
+// has a shard. Requires shards sorted by tensor.
 Status CheckCatalog(const Catalog& catalog) {
   const auto plan = StatePlan::Create(catalog.tensors);
   if (!plan.ok()) return DataLoss(plan.status().message());

@@ -12,6 +12,8 @@ namespace longhaul::checkpoint {
 namespace {
 
 // Whole chunks from the first to the last that a read touches, after those that `blocks` has.
+// A hash covers a whole chunk, so all chunks that a read touches are read whole. Reads are sorted,
+// so a chunk that two of them share is the last one added.
 void AddChunks(const std::vector<HashedChunk>& chunks, const Read& read,
                std::vector<ReadBlock>& blocks) {
   auto chunk = std::upper_bound(
@@ -93,6 +95,9 @@ Status CatalogReader::Run(const ReadPlan& plan, std::span<const std::span<std::b
                           bool verify) {
   size_t first = 0;       // the first read that isn't done
   size_t first_copy = 0;  // its first copy that isn't done
+  // One block is in memory at a time. A copy may span several blocks, and a block may serve several
+  // copies, so `first` and `first_copy` mark where the unfinished ones begin: both lists are walked
+  // once.
   for (const ReadBlock& block : BlocksOf(catalog_, plan, verify)) {
     RETURN_IF_ERROR(Fetch(block));
     const uint64_t block_end = block.offset + block.bytes;
@@ -122,6 +127,7 @@ Status CatalogReader::Run(const ReadPlan& plan, std::span<const std::span<std::b
   return {};
 }
 
+// The range is a few boxes (BoxesOfRange), which together fill `to` in order.
 Status CatalogReader::ReadRange(uint32_t tensor, int64_t begin, std::span<std::byte> to,
                                 const ReadOptions& options) {
   const TensorInfo& info = catalog_.tensors[tensor];

@@ -14,6 +14,7 @@
 namespace longhaul::checkpoint {
 namespace {
 
+// A multiple of the size of every element type, so each part begins with a whole element.
 constexpr uint64_t kCompareBytes = 4 << 20;
 
 std::vector<int64_t> PlaceOf(const std::vector<int64_t>& shape, uint64_t index) {
@@ -26,6 +27,8 @@ std::vector<int64_t> PlaceOf(const std::vector<int64_t>& shape, uint64_t index) 
 }
 
 // Compares a stretch of two tensors of one form, whose first element is number `before`.
+// Bits are compared first: equal NaNs are equal, and zeros of different sign are not. Values serve
+// only to measure a difference.
 void CompareBytes(const TensorInfo& tensor, std::span<const std::byte> one,
                   std::span<const std::byte> two, uint64_t before, TensorDifference& difference) {
   if (std::memcmp(one.data(), two.data(), one.size()) == 0) return;
@@ -70,6 +73,7 @@ void Values(const Tree& node, const std::string& place, std::map<std::string, st
   }
 }
 
+// Formats without a tree hold no plain values, so there is nothing to compare with those.
 std::vector<std::string> CompareValues(const Catalog& first, const Catalog& second) {
   std::vector<std::string> differences;
   if (!first.tree.has_value() || !second.tree.has_value()) return differences;
@@ -106,6 +110,7 @@ std::string FormOf(const TensorInfo& tensor) {
   return tensor.dtype + " [" + Join(extents, ", ") + "]";
 }
 
+// By name and not by position, since two formats may order the same tensors differently.
 Result<Comparison> CompareCheckpoints(
     io::FileSystem& first_files, const Catalog& first, io::FileSystem& second_files,
     const Catalog& second, const std::function<bool(uint64_t done, uint64_t total)>& progress) {

@@ -81,6 +81,8 @@ class DistributedOpener {
     return torch;
   }
 
+  // .metadata and the archive of each chunk describe the same tensor. Both are compared, so that an
+  // archive of another checkpoint is noticed.
   Status AddTensor(const DistributedEntry& entry) {
     const auto index = static_cast<uint32_t>(catalog_.tensors.size());
     catalog_.tensors.push_back(entry.tensor);
@@ -144,6 +146,8 @@ class DistributedOpener {
   }
 
   // Children numbered from 0 on are a list, others a dictionary.
+  // Every key is an index below the number of children, and no key occurs twice, so each place of a
+  // list is filled.
   static Tree TreeOf(Node& node) {
     if (node.leaf.has_value()) return std::move(*node.leaf);
     std::vector<Tree> items(node.children.size());

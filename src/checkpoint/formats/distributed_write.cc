@@ -72,6 +72,7 @@ void Flatten(const Tree& node, const std::string& name, const std::vector<Key>& 
   }
 }
 
+// Writes the pickle of the classes in torch.distributed.checkpoint.metadata.
 class MetadataPickler {
  public:
   explicit MetadataPickler(const Catalog& catalog) : catalog_(catalog) {}
@@ -239,6 +240,7 @@ Status WriteDistributed(io::FileSystem& files, const Catalog& catalog, TensorStr
   std::vector<Item> items;
   Flatten(tree, "", {}, items);
   size_t number = 0;
+  // A file is closed after the item that reaches the limit, so each file has at least one item.
   for (size_t next = 0; next < items.size(); ++number) {
     const std::string name = "__0_" + std::to_string(number) + ".distcp";
     ASSIGN_OR_RETURN(io::PatchableFile file, io::PatchableFile::Create(path + "/" + name));
@@ -253,6 +255,8 @@ Status WriteDistributed(io::FileSystem& files, const Catalog& catalog, TensorStr
              (options.max_shard_bytes == 0 || file.bytes() < options.max_shard_bytes));
     RETURN_IF_ERROR(Finish(file));
   }
+  // Last: a folder without .metadata is no checkpoint, so an interrupted write cannot be read as a
+  // whole one.
   return io::WriteTextAtomically(files, path + "/.metadata", MetadataPickler(catalog).Write(items));
 }
 

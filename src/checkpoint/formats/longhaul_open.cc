@@ -40,6 +40,7 @@ std::pair<std::string, std::string> ParentAndName(const std::string& path) {
   return {path.substr(0, std::max<size_t>(slash, 1)), path.substr(slash + 1)};
 }
 
+// The survey of the parent says why the one step that the user has named cannot be used.
 StepSurvey OnlyStep(StepSurvey all, const std::string& name) {
   const auto other = [&](const auto& step) {
     return CheckpointDirectory::NameOf(step.step, step.attempt) != name;
@@ -78,6 +79,7 @@ Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
   for (const Piece& piece : manifest.pieces) {
     catalog.shards.push_back({piece.tensor, piece.box, piece.file, piece.offset});
   }
+  // By tensor, as CheckCatalog and ReadRange require; within a tensor in the order of the files.
   std::stable_sort(catalog.shards.begin(), catalog.shards.end(),
                    [](const SavedShard& a, const SavedShard& b) { return a.tensor < b.tensor; });
   const Status checked = CheckCatalog(catalog);
@@ -129,6 +131,8 @@ Result<StepsAt> FindSteps(io::FileSystem& files, const std::string& given) {
   return found;
 }
 
+// A damaged newest step is an error and not skipped: a user who names the run expects its newest
+// state, and must choose an older one knowingly.
 Result<Catalog> OpenNewest(io::FileSystem& files, const std::string& path,
                            std::vector<DamagedFile>* damaged) {
   ASSIGN_OR_RETURN(const StepsAt found, FindSteps(files, path));

@@ -66,6 +66,8 @@ Result<Catalog> OpenSafetensorsFile(io::FileSystem& files, const std::string& pa
   return catalog;
 }
 
+// Index and files must name the same tensors in both directions. A file of another revision would
+// otherwise be mixed in.
 Result<Catalog> OpenSafetensorsIndex(io::FileSystem& files, const std::string& path) {
   std::string index = path;
   if (!path.ends_with(".json")) {

@@ -17,6 +17,8 @@ bool IsInteger(const Tree& content) {
          digits.find_first_not_of("0123456789") == digits.npos;
 }
 
+// One object with one kind as its key; state_tree.h has the kinds. Every index is checked here, so
+// later code uses it without a check.
 Status CheckNode(const Tree& node, size_t tensors, int depth) {
   if (depth > kMaxTreeDepth) return Bad("deeper than " + std::to_string(kMaxTreeDepth));
   if (!node.is_object() || node.empty()) return Bad("a node that is no object");

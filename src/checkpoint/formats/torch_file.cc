@@ -27,6 +27,7 @@ struct DtypeNames {
   std::string_view torch;
   std::string_view storage;
 };
+// Dtypes without a storage class of their own are saved in an untyped storage.
 constexpr DtypeNames kDtypes[] = {
     {"F32", "float32", "FloatStorage"},
     {"F16", "float16", "HalfStorage"},
@@ -50,6 +51,8 @@ constexpr std::string_view kRebuildV2 = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kRebuildV3 = "torch._utils._rebuild_tensor_v3";
 constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
 
+// Names that a pickle may mention. None of them is ever called: the pickle is read as data, so a
+// checkpoint cannot run code.
 constexpr PickleGlobal kOwnGlobals[] = {
     {"collections.OrderedDict", true},
     {kRebuildV2},
@@ -177,6 +180,8 @@ class TreeBuilder {
     return Tree{{"d", std::move(entries)}};
   }
 
+  // Objects that only wrap a tensor or a tuple are replaced by their content. Others have a meaning
+  // that would be lost, so they are refused.
   Result<Tree> ConvertObject(const PickleValue& value, const std::string& place, int depth) {
     const std::string_view name = pickle_.NameOf(value);
     const PickleValue& arguments = pickle_.ArgumentsOf(value);
@@ -193,6 +198,8 @@ class TreeBuilder {
     return Refuse(place, "an object of " + std::string(name) + " can't be taken over");
   }
 
+  // The persistent id of torch.save: ("storage", class, key, location, elements). Only class and
+  // key are used; the archive knows the size.
   Result<Storage> StorageOf(const PickleValue& id, const std::string& place) {
     if (id.kind != Kind::kPersistent) return Refuse(place, "a tensor without a storage");
     const PickleValue& tuple = pickle_[id.items[0]];
@@ -231,6 +238,8 @@ class TreeBuilder {
 
   Result<Tree> AddTensor(const PickleValue& value, const std::string& place) {
     const auto& items = pickle_.ArgumentsOf(value).items;
+    // Version 2 takes the dtype from the storage's class. Version 3 names it as the seventh
+    // argument.
     const bool third = pickle_.NameOf(value) == kRebuildV3;
     if (items.size() < (third ? 7u : 4u)) return Refuse(place, "a tensor lacks its parts");
     ASSIGN_OR_RETURN(const Storage storage, StorageOf(pickle_[items[0]], place));
@@ -261,6 +270,8 @@ class TreeBuilder {
                                          const ZipEntry& entry) {
     const uint64_t element = DtypeBytes(tensor.info.dtype).value_or(1);
     const uint64_t begin = static_cast<uint64_t>(first) * element;
+    // Strides from a file can address any place, so the last element is compared with the end of
+    // the storage. A tensor without elements is in no place.
     const uint64_t span = SpanBytes(tensor);
     if (span > 0 && (begin > entry.bytes || span > entry.bytes - begin)) {
       return DataLoss(Printable(tensor.info.name) + " reaches out of its storage " +
@@ -312,6 +323,7 @@ std::string_view StorageOfDtype(std::string_view dtype) {
   return "";
 }
 
+// The stride of a dimension of extent 1 is never used, so any value is accepted there.
 bool IsContiguous(const StridedTensor& tensor) {
   if (SpanBytes(tensor) == 0) return true;
   int64_t expected = 1;
@@ -322,6 +334,8 @@ bool IsContiguous(const StridedTensor& tensor) {
   return true;
 }
 
+// In 128 bits: extents and strides come from a file, and their product may exceed 64 bits. The
+// result is cut to a size that no storage has.
 uint64_t SpanBytes(const StridedTensor& tensor) {
   unsigned __int128 last = 0;  // the last element's index
   for (size_t dim = 0; dim < tensor.info.shape.size(); ++dim) {
@@ -345,6 +359,7 @@ Result<TorchFile> ReadTorchFile(const io::ReadableFile& file, uint64_t begin, ui
     return InvalidArgument(script ? "a TorchScript archive, not a checkpoint"
                                   : "a ZIP archive, but torch.save did not write it: no data.pkl");
   }
+  // The folder in the archive has the name of the file that was saved, so it differs between files.
   const std::string root = pickle_entry->name.substr(0, pickle_entry->name.size() - 8);
   std::map<std::string, const ZipEntry*> storages;
   for (const ZipEntry& entry : entries) {

@@ -32,6 +32,8 @@ class Verifier {
   }
 
   Result<Verification> Run() {
+    // Plain safetensors files have no hashes, so reading them without an error proves nothing about
+    // their contents.
     out_.vouched = catalog_.format != Format::kSafetensors;
     for (uint32_t i = 0; i < catalog_.files.size(); ++i) {
       if (catalog_.files[i].in_memory) continue;
@@ -50,6 +52,8 @@ class Verifier {
     return go_on ? Status() : CancelledError("stopped before everything was looked at");
   }
 
+  // At most kMaxDamage entries: a file that is lost altogether would give one for each of its
+  // chunks.
   void AddDamage(uint32_t file, uint64_t offset, uint64_t bytes, std::string what) {
     if (out_.damage.size() >= kMaxDamage) return;
     Damage damage{catalog_.files[file].path, offset, std::move(what), {}};
@@ -64,6 +68,8 @@ class Verifier {
     out_.damage.push_back(std::move(damage));
   }
 
+  // Damage does not end the verification, so that one run shows everything that is damaged. Only a
+  // stop by the caller does.
   Status CheckFile(uint32_t index) {
     const CatalogFile& file = catalog_.files[index];
     const auto opened = files_.Open(file.path);
@@ -92,6 +98,8 @@ class Verifier {
     return {};
   }
 
+  // In parts, so that memory does not grow with the largest tensor. A part that cannot be read was
+  // reported as damage before.
   Status CheckNumbers(uint32_t tensor) {
     CatalogReader reader(files_, catalog_);
     const TensorInfo& info = catalog_.tensors[tensor];
@@ -130,6 +138,8 @@ Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& 
   for (DamagedFile& file : damaged) {
     result.damage.push_back({std::move(file.path), 0, std::move(file.what), {}});
   }
+  // Data that are damaged are a finding of the verification. Other errors, such as a path that does
+  // not exist, are errors of the call.
   if (catalog.status().code() == Code::kDataLoss) {
     result.damage.push_back({path, 0, catalog.status().message(), {}});
     return result;
@@ -169,8 +179,10 @@ Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path
   }
   std::vector<std::pair<uint64_t, uint64_t>> ids;  // step and attempt
   for (const Manifest& one : at.steps.committed) ids.emplace_back(one.step, one.attempt);
+  // A step with a damaged manifest was committed, so it counts among those that are lost.
   for (const UnusableStep& one : at.steps.damaged) ids.emplace_back(one.step, one.attempt);
   if (ids.empty()) return NotFound(at.folder + " has no step that is committed");
+  // Newest first: steps_lost() and newest_good() depend on this order.
   std::sort(ids.rbegin(), ids.rend());
   for (const auto& [step, attempt] : ids) {
     const std::string name = CheckpointDirectory::NameOf(step, attempt);

@@ -54,6 +54,8 @@ struct Directory {
   uint64_t entries = 0;
 };
 
+// Reads stored entries only, as torch.save writes them. Every offset and size in the archive is
+// untrusted and compared with the archive's bounds before it is used.
 class ZipReader {
  public:
   ZipReader(const io::ReadableFile& file, uint64_t begin, uint64_t bytes)
@@ -74,6 +76,7 @@ class ZipReader {
     uint64_t at = 0;
     while (at < bytes.size()) {
       ASSIGN_OR_RETURN(ZipEntry entry, ReadEntry(bytes, at, directory.at));
+      // Which of two entries of one name counts would depend on the reader.
       if (!names.insert(entry.name).second) {
         return DataLoss("the ZIP entry " + Printable(entry.name) + " is there twice");
       }
@@ -109,6 +112,8 @@ class ZipReader {
     directory.entries = Take<uint16_t>(end.data() + 10);
     directory.bytes = Take<uint32_t>(end.data() + 12);
     directory.at = Take<uint32_t>(end.data() + 16);
+    // The locator of ZIP64, if there is one, lies directly before the end record. The numbers of
+    // its record replace those above.
     if (bytes_ < kEndBytes + kLocator64Bytes) return directory;
     ASSIGN_OR_RETURN(const auto locator,
                      Fetch(bytes_ - kEndBytes - kLocator64Bytes, kLocator64Bytes));
@@ -136,6 +141,7 @@ class ZipReader {
       if (kind == kExtra64) {
         size_t from = at;
         for (uint64_t* value : {bytes, stored, header_at}) {
+          // The field holds only the values that the header could not hold, in this order.
           if (*value != kNarrowMax) continue;
           if (from + 8 > at + length) return DataLoss("a ZIP64 size is cut");
           *value = Take<uint64_t>(extra.data() + from);
@@ -174,6 +180,7 @@ class ZipReader {
     RETURN_IF_ERROR(TakeWide(directory.subspan(at + name_bytes, extra_bytes), &entry.bytes, &stored,
                              &header_at));
     at += name_bytes + extra_bytes + comment_bytes;
+    // Without compression both sizes are equal.
     if (stored != entry.bytes) return DataLoss(what + "has two sizes");
     // Its local header says where the data begins.
     if (header_at > directory_at || directory_at - header_at < kLocalBytes) {
@@ -222,6 +229,8 @@ Result<std::vector<ZipEntry>> ReadZip(const io::ReadableFile& file, uint64_t beg
   return ZipReader(file, begin, bytes).Read();
 }
 
+// The data of each entry begins at a multiple of kAlignment, as PyTorch writes it, so that it can
+// be mapped.
 Status ZipWriter::Begin(const std::string& name, uint64_t bytes) {
   CHECK(name.size() <= 60'000);
   RETURN_IF_ERROR(EndEntry());
@@ -268,6 +277,8 @@ Status ZipWriter::Add(const std::string& name, std::string_view content) {
   return Append(BytesOf(content));
 }
 
+// The CRC stands before the data and is known only after it, so it is stored at its place
+// afterwards (offset 14 of the local header).
 Status ZipWriter::EndEntry() {
   CHECK(left_ == 0);
   if (entries_.empty()) return {};
@@ -303,6 +314,8 @@ Status ZipWriter::Finish() {
     out += entry.name + extra;
   }
   const uint64_t directory_bytes = out.size();
+  // The ZIP64 records are written in any case. A reader uses them where a field of the classic
+  // record has its largest value.
   const uint64_t end64_at = directory_at + directory_bytes;
   Put(out, kEnd64Magic);
   Put<uint64_t>(out, kEnd64Bytes - 12);

@@ -29,6 +29,8 @@ uintptr_t Address(const std::byte* pointer) { return reinterpret_cast<uintptr_t>
 
 }  // namespace
 
+// The training thread is stopped only for the guarding. Its duration grows with the number of
+// pages, so several threads share it; the copy itself runs while training continues.
 Result<std::unique_ptr<LiveCopy>> LiveCopy::Start(io::WriteGuard& guard,
                                                   std::vector<LivePiece> pieces,
                                                   void (*seal)(void*, const uint64_t*),
@@ -51,6 +53,8 @@ Result<std::unique_ptr<LiveCopy>> LiveCopy::Start(io::WriteGuard& guard,
   while (copy->shared_->guarded_slices.load() < slices) std::this_thread::yield();
   for (std::thread& helper : helpers) helper.join();
   if (!copy->shared_->failed.load()) return copy;
+  // Guarding failed, so the thread ends without a seal. Pages that were guarded must be released,
+  // or the next write to them would block without an end.
   copy->Wait();
   for (const Window& window : copy->windows_) guard.Release(window.pages);
   return FailedPrecondition("part of the state lies in memory that can't be guarded");
@@ -71,6 +75,8 @@ void LiveCopy::CutWindows() {
     CHECK(pieces_[i].bytes <= kChunkBytes);
     if (pieces_[i].bytes > 0) by_address_.push_back(i);
   }
+  // Windows refer to ranges of this order, so a fault finds its pieces without a search over all of
+  // them.
   std::sort(by_address_.begin(), by_address_.end(), [&](size_t one, size_t other) {
     return Address(pieces_[one].from) < Address(pieces_[other].from);
   });
@@ -80,6 +86,8 @@ void LiveCopy::CutWindows() {
     const uintptr_t piece_begin = from / io::kGuardPage * io::kGuardPage;
     const uintptr_t piece_end =
         (from + pieces_[i].bytes + io::kGuardPage - 1) / io::kGuardPage * io::kGuardPage;
+    // Tensors that share a page, or follow each other, form one region: a page must be guarded and
+    // released once.
     if (piece_begin > end) {
       CutRegion(begin, end);
       begin = piece_begin;
@@ -108,6 +116,8 @@ void LiveCopy::CutRegion(uintptr_t begin, uintptr_t end) {
   }
 }
 
+// The memory is populated before the guarding begins and lies outside of any guarded page, so the
+// copying thread never faults on a page that only it could release.
 Status LiveCopy::MakeShared() {
   shared_bytes_ = sizeof(Shared) + pieces_.size() * (sizeof(uint64_t) + 1) + windows_.size();
   void* memory = mmap(nullptr, shared_bytes_, PROT_READ | PROT_WRITE,
@@ -152,6 +162,8 @@ void LiveCopy::Run() {
   seal_(argument_, hashes_);
 }
 
+// A blocked write has priority: training stands still until its window has been copied and
+// released. A window that was released already is found done, and the write continues.
 void LiveCopy::ServeWrites() {
   while (const auto address = guard_.NextWrite()) {
     const auto after = std::upper_bound(
@@ -163,6 +175,8 @@ void LiveCopy::ServeWrites() {
   }
 }
 
+// A piece that reaches into two windows is copied whole with the first of them, so that its hash
+// covers one consistent state. Only then are the pages released.
 void LiveCopy::CopyWindow(size_t index) {
   if (window_done_[index] != 0) return;
   const Window& window = windows_[index];

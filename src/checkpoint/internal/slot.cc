@@ -31,6 +31,9 @@ std::optional<SlotHeader> LoadHeader(std::span<const std::byte> slot, size_t at)
   return whole ? std::optional(header) : std::nullopt;
 }
 
+// Everything is copied out of the slot before it is checked, because the writer may overwrite it at
+// any time. The offsets are computed from the plan and only compared with the header, so that no
+// number in shared memory is ever used as an address.
 Result<SealedSlot> InspectContents(std::span<const std::byte> slot, const SlotHeader& header) {
   if (header.plan_at != kPlanAt || header.plan_bytes > slot.size() - kPlanAt) {
     return DataLoss("the plan lies outside of the slot");
@@ -50,6 +53,8 @@ Result<SealedSlot> InspectContents(std::span<const std::byte> slot, const SlotHe
     return DataLoss("the header's offsets don't follow from its plan");
   }
 
+  // The table could be derived from the plan except for its hashes. The rest is compared entry by
+  // entry.
   const std::vector<ChunkEntry> expected = ChunksOf(sealed.plan, layout);
   sealed.chunks.resize(expected.size());
   const size_t table_bytes = expected.size() * sizeof(ChunkEntry);
@@ -68,6 +73,7 @@ Result<SealedSlot> InspectContents(std::span<const std::byte> slot, const SlotHe
 }
 
 template <typename Byte>
+// An arena that is too small has no slots, which callers treat as empty and not as damaged.
 std::vector<std::span<Byte>> CutSlots(std::span<Byte> arena) {
   const size_t slot_bytes = arena.size() / kArenaSlots / kPage * kPage;
   std::vector<std::span<Byte>> slots;
@@ -80,6 +86,7 @@ std::vector<std::span<Byte>> CutSlots(std::span<Byte> arena) {
 
 }  // namespace
 
+// The table of docs/arena.md. Reader and writer both compute it from the plan alone.
 SlotLayout LayoutOf(const StatePlan& plan) {
   SlotLayout layout;
   layout.plan_bytes = plan.Encode().size();
@@ -114,6 +121,7 @@ std::vector<std::span<const std::byte>> SlotsOf(std::span<const std::byte> arena
   return CutSlots(arena);
 }
 
+// Either header copy is enough. While one of them is being written, the other one is whole.
 Result<SealedSlot> Inspect(std::span<const std::byte> slot) {
   Status status = NotFound("no sealed snapshot");
   for (const size_t at : kHeaderCopies) {
@@ -128,6 +136,8 @@ Result<SealedSlot> Inspect(std::span<const std::byte> slot) {
 
 namespace {
 
+// Pins are shared between processes, so each access is atomic. The writer never stores them: a new
+// header leaves the pins as they are.
 std::atomic_ref<uint32_t> PinAt(std::span<std::byte> slot, size_t index) {
   return std::atomic_ref<uint32_t>(reinterpret_cast<uint32_t*>(slot.data() + kPinsAt)[index]);
 }
@@ -157,6 +167,7 @@ bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use) {
     uint32_t holder = PinAt(slot, i).load();
     // A pin whose process is gone is free.
     if (holder != 0 && io::ProcessExists(static_cast<pid_t>(holder))) continue;
+    // Another process may claim the same free entry between the load and this exchange.
     if (!PinAt(slot, i).compare_exchange_strong(holder, process)) continue;
     PinUseAt(slot, i).store(static_cast<uint8_t>(use));
     return true;
@@ -164,6 +175,9 @@ bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use) {
   return false;
 }
 
+// A process may hold several pins on a slot for different purposes. The first pass frees one with
+// this purpose. The second one frees any, since a purpose is stored after its pin and may be
+// missing.
 void RemovePin(std::span<std::byte> slot, uint32_t process, PinUse use) {
   for (const bool any : {false, true}) {
     for (size_t i = 0; i < kPins; ++i) {
@@ -212,6 +226,7 @@ bool IsMarked(std::span<const std::byte> slot, const SlotHeader& header) {
   return false;
 }
 
+// Two places, as for the header. One of them is enough.
 void StoreMark(std::span<std::byte> slot, const SlotHeader& header) {
   const uint64_t mark = MarkOf(header);
   for (const size_t at : kMarks) {
@@ -219,6 +234,8 @@ void StoreMark(std::span<std::byte> slot, const SlotHeader& header) {
   }
 }
 
+// The fences give the order that docs/arena.md requires: all data before the first copy, and the
+// first copy before the second. The hash makes a partly stored copy invalid.
 void StoreHeader(std::span<std::byte> slot, SlotHeader header) {
   std::memcpy(header.magic, kSlotMagic, sizeof(kSlotMagic));
   header.version = kSlotVersion;

@@ -48,6 +48,8 @@ void PutSnapshot(std::string& out, const PeerMessage& message) {
   }
 }
 
+// A plan of another agent is untrusted input: StatePlan::Decode limits its size, and the hashes
+// have to be as many as the plan has chunks.
 Status TakeSnapshot(FieldReader& reader, PeerMessage& message) {
   const std::string encoded = TakeText(reader, kMaxPeerPayload);
   if (!reader.ok()) return InvalidArgument("the plan is cut short");
@@ -94,6 +96,8 @@ struct Frame {
   uint64_t hash = 0;
 };
 
+// Kind and length are checked here, before a payload is read. Its hash can be checked only with the
+// payload.
 Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
   if (bytes.size() != kPeerFrameBytes || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
     return InvalidArgument("not a message between agents");
@@ -143,6 +147,8 @@ Result<std::string> EncodePeerMessage(const PeerMessage& message) {
   std::string frame(kMagic, sizeof(kMagic));
   PutField(frame, kind);
   PutField(frame, uint64_t{payload.size()});
+  // The kind is the seed of the hash, so that damage to it is found although it is not part of the
+  // payload.
   PutField(frame, Hash64(payload, kind));
   return frame + payload;
 }
@@ -179,6 +185,7 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
   if (message.kind == PeerKind::kFetchChunks) TakeWanted(reader, message);
   if (HasPlan(message.kind)) RETURN_IF_ERROR(TakeSnapshot(reader, message));
   if (message.kind == PeerKind::kRefused) message.reason = TakeText(reader, kMaxText);
+  // Bytes left over mean a message of another version, whose meaning would be guessed.
   if (!reader.ok() || reader.left() > 0) {
     return InvalidArgument("a message is cut short or has bytes left over");
   }
@@ -216,6 +223,8 @@ Status CheckChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId>
   return {};
 }
 
+// Each chunk is verified before it is sent: damage in this memory is reported here, by name, and
+// not as a failure of the network. The caller holds a pin, so the slot does not change.
 Status SendChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks,
                   const WriteBytes& write) {
   RETURN_IF_ERROR(CheckChunks(snapshot, chunks));
@@ -241,6 +250,8 @@ Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& w
   return SendChunks(snapshot, all, write);
 }
 
+// Sealed only if every chunk has the announced hash. On any failure the slot stays unsealed, and
+// the next transfer uses it first.
 Status ReceiveSnapshotData(const PeerMessage& announced, const ReadBytes& read,
                            std::span<std::byte> arena) {
   ArenaWriter writer(arena);

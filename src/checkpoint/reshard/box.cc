@@ -63,6 +63,7 @@ std::string ToString(const Box& box) {
   return text + "]";
 }
 
+// Boxes that only touch, or are empty, share no element.
 std::optional<Box> Intersect(const Box& a, const Box& b) {
   CHECK(a.dims() == b.dims());
   Box both = a;
@@ -92,6 +93,8 @@ void Subtract(const Box& box, const Box& hole, std::vector<Box>& rest) {
     if (both->end(dim) < left.end(dim)) {
       rest.push_back(left.Cut(dim, both->end(dim), left.end(dim)));
     }
+    // What remains shares the hole's range in this dimension and is cut in the next one. After the
+    // last dimension it is the hole itself, which is dropped.
     left = left.Cut(dim, both->offset(dim), both->end(dim));
   }
 }
@@ -99,6 +102,8 @@ void Subtract(const Box& box, const Box& hole, std::vector<Box>& rest) {
 namespace {
 
 // Boxes of [begin, end) within `box`, whose rows from `dim` on are numbered from 0.
+// A range of a row-major tensor is a partial first row, whole rows and a partial last row. The
+// partial rows are ranges of one dimension less.
 void AddRange(const Box& box, size_t dim, int64_t begin, int64_t end, std::vector<Box>& boxes) {
   if (begin >= end) return;
   int64_t row = 1;  // elements of one index of `dim`

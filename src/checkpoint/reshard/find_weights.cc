@@ -49,6 +49,7 @@ std::string WhyOther(const Manifest& manifest, std::span<const TensorInfo> weigh
     }
   }
   for (const TensorInfo& tensor : manifest.tensors) {
+    // The state of the optimizer is not used by a run that starts from weights.
     if (wanted.contains(tensor.name) || tensor.name.starts_with(kOptimizerPrefix)) continue;
     note(extra, Printable(tensor.name) + ", " + Form(tensor) +
                     " in the checkpoint, which the model lacks");
@@ -61,6 +62,7 @@ std::string WhyOther(const Manifest& manifest, std::span<const TensorInfo> weigh
 }
 
 // Reads all weights of a step, a stretch at a time, and holds every byte against its hash.
+// In parts, so that memory does not grow with the model.
 Status ReadThrough(io::FileSystem& files, const std::string& folder, const Manifest& manifest,
                    std::span<const TensorInfo> weights) {
   ASSIGN_OR_RETURN(const Catalog catalog, OpenPieces(files, folder, manifest));
@@ -141,6 +143,8 @@ Result<FoundWeights> FindWeights(io::FileSystem& files, const std::string& given
   for (const Manifest& manifest : candidates.steps) {
     const std::string at =
         candidates.folder + "/" + CheckpointDirectory::NameOf(manifest.step, manifest.attempt);
+    // All steps of a run are of one model, so the newest one decides and older ones are not
+    // examined.
     const std::string why = WhyOther(manifest, weights);
     if (!why.empty()) return FailedPrecondition(at + " is of another model: " + why);
     const Status read = ReadThrough(files, candidates.folder, manifest, weights);

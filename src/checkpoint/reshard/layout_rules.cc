@@ -14,11 +14,13 @@ namespace {
 constexpr int64_t kMaxIndex = 100'000;  // of a layer or expert
 constexpr size_t kMaxRules = 10'000;
 
+// -1: the pattern has no such part.
 struct Match {
   int64_t layer = -1;
   int64_t expert = -1;
 };
 
+// Both separators occur: older checkpoints join the names of a tree with slashes.
 std::vector<std::string_view> Parts(std::string_view name) {
   std::vector<std::string_view> parts;
   size_t from = 0;
@@ -53,6 +55,9 @@ bool MatchPart(std::string_view pattern, std::string_view part, Match& match) {
   return true;
 }
 
+// The pattern may begin at any part of the name, so that a prefix such as "model." or an
+// optimizer's "state." does not matter, and so that an optimizer's tensor follows the rule of its
+// weight.
 std::optional<Match> MatchName(const std::vector<std::string_view>& pattern,
                                const std::vector<std::string_view>& name) {
   for (size_t from = 0; from + pattern.size() <= name.size(); ++from) {
@@ -84,6 +89,8 @@ std::optional<TensorPlace> ParsePlace(const std::string& text) {
 Result<NameRule> ParseRule(const nlohmann::json& entry, const std::string& what) {
   if (!entry.is_object()) return InvalidArgument(what + " is no object");
   NameRule rule;
+  // An unknown key is an error: a misspelled rule would divide tensors in another way than its
+  // author expects.
   for (const auto& [key, value] : entry.items()) {
     const bool number = value.is_number_integer() && value >= -1 && value <= 4096;
     if (key == "match" && value.is_string() && !value.get<std::string>().empty()) {
@@ -111,6 +118,8 @@ Result<NameRule> ParseRule(const nlohmann::json& entry, const std::string& what)
 
 const std::vector<NameRule>& BuiltInRules() {
   using enum TensorPlace;
+  // The first rule that matches counts, so specific rules stand before the general ones for what
+  // else a layer has.
   static const std::vector<NameRule> kRules = {
       // The built-in trainer (trainer/model/parameters.cc).
       {"layers.{layer}.attention.qkv.*", 0, 3, kEveryStage},
@@ -167,6 +176,7 @@ const std::vector<NameRule>& BuiltInRules() {
 }
 
 Result<std::vector<NameRule>> ParseNameRules(std::string_view json) {
+  // The parser recurses with the depth of the text, which comes from a file of the user.
   const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     return depth <= 8;
   };
@@ -183,6 +193,8 @@ Result<std::vector<NameRule>> ParseNameRules(std::string_view json) {
   return rules;
 }
 
+// Tensors that no rule matches are whole on every rank and are named in the result, so that the
+// caller can warn of them.
 NamedSharding ShardingOf(const std::vector<TensorInfo>& tensors,
                          const std::vector<NameRule>& rules) {
   std::vector<std::vector<std::string_view>> patterns;
@@ -204,6 +216,7 @@ NamedSharding ShardingOf(const std::vector<TensorInfo>& tensors,
         to.fused = rules[i].fused;
         to.uneven = rules[i].uneven;
       }
+      // The number of layers and experts is not known from elsewhere, so the highest index decides.
       if (match->layer >= 0) {
         to.place = TensorPlace::kLayer;
         to.layer = static_cast<uint32_t>(match->layer);

@@ -16,6 +16,8 @@ struct Coordinates {
   uint32_t expert_replica = 0;
 };
 
+// The order of the ranks is that of the header. The expert coordinates divide the same ranks of a
+// stage in another way: expert_tensor is the fastest, then expert, then its replicas.
 Coordinates CoordinatesOf(const spec::Layout& layout, uint32_t rank) {
   const uint32_t stage_ranks = layout.tensor * layout.context * layout.data;
   const uint32_t inside = rank % stage_ranks;
@@ -45,6 +47,8 @@ bool HeldByStage(const TensorRule& rule, const ShardingProblem& problem, const s
 }
 
 // A rank's local tensor: pieces of the global one, one after the other along the cut dimension.
+// Fused tensors are cut in each of their parts, so a rank has the same heads of queries, keys and
+// values. The products are computed before the division, so that uneven parts add up to the whole.
 std::vector<Box> LocalPieces(const TensorRule& rule, uint32_t ranks, uint32_t index) {
   const Box whole = Box::Whole(rule.shape);
   if (rule.tensor_dim < 0 || ranks == 1) return {whole};
@@ -59,6 +63,8 @@ std::vector<Box> LocalPieces(const TensorRule& rule, uint32_t ranks, uint32_t in
 }
 
 // The boxes of a flat range of the local tensor that `pieces` make up.
+// The local tensor is not contiguous in the global one when it is fused: a range of it can reach
+// over several pieces, and each part of the range maps to another place.
 void AddLocalRange(uint32_t tensor, const TensorRule& rule, const std::vector<Box>& pieces,
                    int64_t begin, int64_t end, std::vector<WantedShard>& shards) {
   if (pieces.front().dims() == 0) {
@@ -111,6 +117,8 @@ class FlatBuffer {
     elements_ += elements;
   }
 
+  // ceil(elements / ranges) for each range: the last ranges are shorter or empty. A range may begin
+  // or end in the middle of a tensor.
   void CutInto(uint32_t ranges, uint32_t index, std::vector<WantedShard>& shards) const {
     const int64_t length = (elements_ + ranges - 1) / ranges;
     const int64_t begin = std::min(elements_, index * length);

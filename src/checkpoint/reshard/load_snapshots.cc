@@ -26,6 +26,8 @@ class Collector {
     catalog_.attempt = first.attempt;
   }
 
+  // Each tensor becomes a file of its own, since tensors in memory have no common address space.
+  // LeaveOut and SnapshotOf rely on this order of the files.
   Status Add(const ReachedSnapshot& snapshot) {
     const StatePlan& plan = snapshot.sealed.plan;
     const bool here = snapshot.source == nullptr;
@@ -64,6 +66,8 @@ class Collector {
   Catalog Take() {
     std::vector<size_t> order(catalog_.shards.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    // A read takes each element from the first shard that has it, so this order prefers memory of
+    // this node to memory of others, and gives the same choice on every run.
     std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
       return std::tuple(catalog_.shards[a].tensor, places_[a]) <
              std::tuple(catalog_.shards[b].tensor, places_[b]);
@@ -117,6 +121,8 @@ size_t SnapshotOf(std::span<const ReachedSnapshot> snapshots, uint32_t file) {
 }
 
 // Tells the sources what the reader will ask them for.
+// A source can then transfer all of its chunks in one request, instead of one at a time as the
+// reader comes to them.
 void Announce(std::span<const ReachedSnapshot> snapshots, const Catalog& catalog,
               const ReadPlan& reads) {
   std::vector<uint32_t> first_file(snapshots.size());
@@ -134,6 +140,8 @@ void Announce(std::span<const ReachedSnapshot> snapshots, const Catalog& catalog
 }
 
 // Takes what a damaged snapshot holds out of the catalog.
+// By location and not by file: a snapshot with one damaged chunk is not used for its other tensors
+// either.
 void LeaveOut(const std::string& where, Catalog& catalog) {
   std::erase_if(catalog.shards,
                 [&](const SavedShard& shard) { return catalog.files[shard.file].path == where; });
@@ -168,6 +176,8 @@ Status LoadFromSnapshots(std::span<const ReachedSnapshot> snapshots, const State
     if (wanted.status().code() != Code::kNotFound) return wanted.status();
     return DataLoss("no snapshot that can be reached holds it: " + wanted.status().message());
   }
+  // Each round leaves out a damaged snapshot, so the loop ends. When the rest no longer holds an
+  // element, PlanReads returns the error. Memory that an earlier round filled is overwritten.
   while (true) {
     ASSIGN_OR_RETURN(const ReadPlan reads,
                      PlanReads(catalog.shards, *wanted, catalog.ElementBytes(), catalog.Names()));

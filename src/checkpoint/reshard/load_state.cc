@@ -51,6 +51,8 @@ Result<std::vector<WantedShard>> WantedBoxes(const Catalog& catalog, const State
   return wanted;
 }
 
+// A rank that the checkpoint does not have, because the world was smaller, gets the plan of the
+// first file as an example of the state's form.
 Result<StatePlan> SavedPlan(io::FileSystem& files, const StepOfRank& of) {
   CheckpointDirectory directory(files, of.folder);
   ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.attempt));
@@ -67,6 +69,8 @@ Result<Loaded> LoadState(io::FileSystem& files, const StepOfRank& of, const Stat
   ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.attempt));
   if (const PieceFile* file = FileOfRank(manifest, of.rank)) {
     ASSIGN_OR_RETURN(const auto shard, directory.OpenShard(manifest, *file));
+    // The common case: the same layout. The file is read in order, and no catalog of all ranks is
+    // built.
     if (shard.header.plan == plan) {
       RETURN_IF_ERROR(ReadWhole(shard, memory));
       return Loaded{true, plan.total_bytes()};

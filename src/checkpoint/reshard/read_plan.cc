@@ -28,6 +28,8 @@ int64_t IndexIn(const Box& box, const std::array<int64_t, kMaxDims>& at) {
 
 // The innermost dimensions in which `part` is all of both boxes are contiguous on both sides; the
 // one before them may be partial. Returns the first dimension of a run.
+// For example, rows of a matrix that are whole in both boxes form one run; a block of columns gives
+// one run for each row.
 size_t FirstDimOfRun(const Box& part, const Box& saved, const Box& wanted) {
   size_t dim = part.dims();
   while (dim > 0 && (dim == part.dims() || (part.extent(dim) == saved.extent(dim) &&
@@ -45,6 +47,8 @@ void AddRuns(const Box& part, const SavedShard& saved, const Box& wanted, uint32
   for (size_t dim = first; dim < part.dims(); ++dim) {
     run_elements *= static_cast<uint64_t>(part.extent(dim));
   }
+  // The dimensions before `first` are counted like the digits of a number, the innermost one
+  // fastest.
   std::array<int64_t, kMaxDims> at{};
   for (size_t dim = 0; dim < part.dims(); ++dim) at[dim] = part.offset(dim);
   while (true) {
@@ -91,6 +95,8 @@ class ShardIndex {
     if (box.dims() == 0) {
       found = shards;
     } else {
+      // No shard that begins before `from` can reach into the box, because none is longer than the
+      // longest one.
       const int64_t from = box.offset(0) - longest_[tensor];
       auto at =
           std::lower_bound(shards.begin(), shards.end(), from,
@@ -99,6 +105,8 @@ class ShardIndex {
         if (End(*at) > box.offset(0)) found.push_back(*at);
       }
     }
+    // The order of the catalog decides which replica is read. It is the same for all ranks, so a
+    // common part is read once.
     std::sort(found.begin(), found.end());
     return found;
   }
@@ -121,6 +129,8 @@ void Merge(std::vector<Run>& runs, uint64_t largest_gap, ReadPlan& plan) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return std::tie(a.file, a.offset, a.wanted, a.to) < std::tie(b.file, b.offset, b.wanted, b.to);
   });
+  // Several wanted shards may use the same bytes, and gaps are read without being needed, so both
+  // sums are kept.
   uint64_t needed_to = 0;  // bytes of the present read before this are counted as needed
   for (const Run& run : runs) {
     const uint64_t end = run.offset + run.bytes;
@@ -156,6 +166,8 @@ Result<ReadPlan> PlanReads(std::span<const SavedShard> saved, std::span<const Wa
     CHECK(want.tensor < names.size());
     if (want.box.elements() == 0) continue;
     plan.bytes_wanted += static_cast<uint64_t>(want.box.elements()) * element_bytes[want.tensor];
+    // `missing` holds the boxes that no shard so far has provided. Each shard provides what it
+    // intersects, and the rest is left to the next one.
     missing.assign(1, want.box);
     for (const uint32_t shard : index.Candidates(want.tensor, want.box)) {
       if (missing.empty()) break;

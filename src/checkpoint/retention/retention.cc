@@ -15,6 +15,7 @@ std::string NameOf(const Manifest& manifest) {
 
 }  // namespace
 
+// `checkpoints` has the newest first. The newest always stays, whatever the policy says.
 std::vector<bool> Stays(const RetentionPolicy& policy, const std::vector<Manifest>& checkpoints) {
   std::vector<bool> stays(checkpoints.size());
   std::vector<size_t> judged;
@@ -47,12 +48,15 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
     }
     return {};
   };
+  // A step that the caller has verified, or is using, need not be read again.
   for (size_t i = 0; i < committed.size() && policy.vouched > 0; ++i) {
     if (committed[i].step != policy.vouched || !plan.good.empty()) continue;
     plan.good = NameOf(committed[i]);
     stays[i] = true;
   }
   const bool any_goes = std::find(stays.begin(), stays.end(), false) != stays.end();
+  // Before anything is removed, one checkpoint has to be proven good by reading it. Those that stay
+  // anyway are read first. If none of them is good, the newest good one of the others stays too.
   for (const bool of_kept : {true, false}) {
     for (size_t i = 0; any_goes && plan.good.empty() && i < committed.size(); ++i) {
       if (stays[i] != of_kept) continue;
@@ -73,6 +77,7 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
 }
 
 Status RemovePlanned(CheckpointDirectory& directory, const Collection& plan) {
+  // The oldest first, so that an interruption leaves the newer ones.
   for (auto each = plan.removed.rbegin(); each != plan.removed.rend(); ++each) {
     RETURN_IF_ERROR(directory.Remove(each->step, each->attempt));
   }

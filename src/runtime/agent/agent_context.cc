@@ -4,6 +4,8 @@
 
 namespace longhaul::runtime::agent {
 
+// Outbox::Add assigns the sequence number, so the order of these calls is the order in which the
+// controller takes the events.
 void AgentContext::ReportAt(proto::Event event, Instant at) {
   if (event.at_ns() == 0) event.set_at_ns(ToNanoseconds(at));
   event.set_node(node.value());
@@ -19,6 +21,8 @@ Attempt* AgentContext::FindAttempt(const WorkerId& worker) {
   return attempt->second.workers.contains(worker.rank) ? &attempt->second : nullptr;
 }
 
+// A worker of a lower attempt may still run while it is being killed. What it reports belongs to a
+// state that the next attempt does not continue.
 Attempt* AgentContext::FindSpeaking(const WorkerId& worker) {
   const AgentJob* job = FindJob(worker.job);
   if (job == nullptr || worker.attempt < job->highest_attempt) return nullptr;

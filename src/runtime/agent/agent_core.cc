@@ -85,6 +85,8 @@ void AgentCore::Parts::Take(const Fact& fact) {
 
 std::vector<AgentEffect> AgentCore::Parts::Step(const AgentInput& input, Instant now) {
   context.now = std::max(context.now, now);
+  // Timers run before the fact, so that a fact which is late by the clock meets the state after the
+  // deadline.
   processes_.RunTimers();
   control_.RunTimers();
   std::visit([this](const auto& fact) { Take(fact); }, input);
@@ -92,6 +94,7 @@ std::vector<AgentEffect> AgentCore::Parts::Step(const AgentInput& input, Instant
   return std::exchange(context.effects, {});
 }
 
+// Called last, so that the events of a step follow its other effects.
 void AgentCore::Parts::SendUnsent() {
   for (proto::Event& event : context.outbox.TakeUnsent()) {
     Send send;
@@ -102,6 +105,8 @@ void AgentCore::Parts::SendUnsent() {
 
 void AgentCore::Parts::Take(const Connected& fact) {
   context.connected = true;
+  // The controller reports what it has taken from this life of the agent. The rest is sent again,
+  // because a broken connection may have lost any of it. AgentJoined is added behind it.
   context.outbox.Acknowledge(fact.acknowledged);
   context.outbox.ForgetSent();
   proto::Event event;
@@ -118,6 +123,8 @@ proto::AgentJoined AgentCore::Parts::Present() const {
   joined.set_memory_bytes(context.facts.memory_bytes);
   joined.set_peer_port(context.facts.peer_port);
   for (const AgentFacts::HeldSnapshot& snapshot : context.facts.held) {
+    // The job has been started by this agent since, so its snapshots are reported as seals and no
+    // longer as found in memory.
     if (context.jobs.contains(snapshot.job)) continue;
     proto::AgentJoined::HeldSnapshot& held = *joined.add_held();
     held.set_job_id(snapshot.job.value());
@@ -190,6 +197,8 @@ std::optional<Instant> AgentCore::Parts::NextDeadline() const {
   return next;
 }
 
+// Idle: no worker and no write under way. Settled also requires that the controller has everything,
+// and that what is on disk is committed.
 bool AgentCore::Parts::Idle() const {
   return std::all_of(context.jobs.begin(), context.jobs.end(), [](const auto& entry) {
     const AgentJob& job = entry.second;

@@ -7,6 +7,8 @@ bool SameRanks(const proto::StartWorkers& one, const proto::StartWorkers& other)
          one.world() == other.world();
 }
 
+// With replicated state rank 0's file contains what every rank has, so the other nodes write
+// nothing.
 std::vector<uint32_t> RanksToPersist(const proto::StartWorkers& start) {
   if (start.job().snapshot().replicated()) {
     return start.first_rank() == 0 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{};

@@ -26,6 +26,7 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
     context_.Report(std::move(event));
     return;
   }
+  // A repeated grant: the commit is done, and its report is in the outbox or acknowledged.
   if (job->committed.has_value() && *job->committed >= snapshot) return;
   if (job->committing.has_value()) {
     // It waits for the one under way; of several that wait the newest is enough.
@@ -36,6 +37,8 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   }
   job->committing = snapshot;
   WriteManifest write{command, job->latest, job->highest_attempt, {}};
+  // Retention runs after the manifest is written. Two checkpoints must survive it whatever their
+  // age: the one that workers are reading now, and the one that is being copied.
   if (job->latest->restore().tier() == proto::Restore::TIER_DISK) {
     write.protected_steps.push_back(job->latest->restore().step());
   }
@@ -43,6 +46,9 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   context_.effects.push_back(std::move(write));
 }
 
+// Held snapshots were verified at the agent's start. They count for the job only if the workers
+// restore exactly this step from memory and each local rank has it; otherwise the first seal of the
+// new attempt replaces them.
 void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start) {
   const proto::Restore& restore = start.restore();
   uint32_t ranks = 0;
@@ -90,6 +96,7 @@ std::optional<SnapshotId> NodeSnapshots::Wanted(const AgentJob& job) const {
       job.ordered.has_value() || (job.latest != nullptr && job.latest->persist_on_command());
   const bool last = context_.shutting_down && !job.alive();
   if ((named && !last) || !job.newest.has_value() || !is_new(*job.newest)) return std::nullopt;
+  // After a rollback the newest snapshot may be older than what is on disk.
   if (job.persisted.has_value() && *job.persisted > *job.newest) return std::nullopt;
   return job.newest;
 }
@@ -130,6 +137,8 @@ void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   const auto write = job->writes.find(snapshot);
   const bool saved = write != job->writes.end() && write->second.saved;
   if (saved && among(write->second.ranks)) return;
+  // The three cases of a repeated order differ in their ranks. A write that covers the ordered
+  // ranks answers it. One with other ranks cannot, and the snapshot is written only once.
   if (job->persisting == snapshot && among(job->writing)) return;
   if (saved || job->persisting == snapshot) {
     return ReportUnsaved(id, snapshot, "other ranks of it have been written", true);
@@ -165,6 +174,8 @@ void NodeSnapshots::MaybeCopy(const JobId& id, AgentJob& job) {
   if (job.copying.has_value() || !job.newest.has_value() || job.latest == nullptr) return;
   if (job.latest->peer_port() == 0 || job.latest->job().snapshot().replicated()) return;
   if (job.copied.has_value() && *job.copied >= *job.newest) return;
+  // The peer stores copies by rank. After a change of size the same node has other ranks, so what
+  // it sealed before cannot be copied under them.
   if (!SameRanks(*job.sealed_by, *job.latest)) return;
   SendCopies order{id, job.newest->attempt, job.newest->step, {}, job.latest};
   for (uint32_t i = 0; i < job.latest->local_ranks(); ++i) {
@@ -179,6 +190,9 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
   const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->copying != snapshot) return;
   job->copying.reset();
+  // A newer snapshot makes the loss of this copy harmless: MaybeCopy sends the newer one next. A
+  // failure is reported once until a copy succeeds again, because each snapshot would fail in the
+  // same way.
   const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
   // A peer that was chosen meanwhile shall have it too.
   if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
@@ -254,6 +268,7 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
   processes_.MaybeDrop(fact.job);
 }
 
+// A user or another program has removed folders. The controller must not choose them for a restore.
 void NodeSnapshots::Take(const CheckpointsMissing& fact) {
   if (context_.FindJob(fact.job) == nullptr || fact.lost.empty()) return;
   proto::Event event;
@@ -289,6 +304,7 @@ void NodeSnapshots::Take(const ManifestWritten& fact) {
     failed.set_tier(proto::Restore::TIER_DISK);
   }
   context_.Report(std::move(event));
+  // After the report, so that the controller receives the commits in their order.
   if (job->next_commit.has_value()) Commit(*std::exchange(job->next_commit, std::nullopt));
   processes_.MaybeDrop(fact.job);
 }

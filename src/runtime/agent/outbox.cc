@@ -15,11 +15,15 @@ bool IsProgress(const proto::Event& event) {
          event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();
 }
 
+// A report with a validation loss stays separate: the loss belongs to its last step, and a merged
+// report would move it to a later one.
 bool Continues(const proto::StepReported& earlier, const proto::StepReported& later) {
   return earlier.job_id() == later.job_id() && earlier.attempt() == later.attempt() &&
          earlier.last_step() + 1 == later.first_step() && !earlier.has_validation_loss();
 }
 
+// Times, tokens and FLOPs are sums over the steps, so the merged report is what one report of all
+// steps would have been. Loss and gradient norm are those of the newest step that has them.
 void MergeInto(proto::StepReported& earlier, const proto::StepReported& later) {
   proto::StepReported merged = later;
   merged.set_first_step(earlier.first_step());
@@ -48,6 +52,8 @@ void Outbox::Add(proto::Event event) {
   events_.push_back(std::move(event));
 }
 
+// An event that was ever sent is not changed: the controller may have taken it under its sequence
+// number, and would drop the changed one as a repetition.
 bool Outbox::MergeStep(const proto::Event& event) {
   if (events_.size() < merge_from_) return false;
   // Normally only into the last event, so that the order of things stays; past the limit into the
@@ -65,6 +71,7 @@ bool Outbox::MergeStep(const proto::Event& event) {
   return false;
 }
 
+// Events stay until they are acknowledged; `sent_` is how many of them this connection has.
 std::vector<proto::Event> Outbox::TakeUnsent() {
   std::vector<proto::Event> unsent(events_.begin() + static_cast<std::ptrdiff_t>(sent_),
                                    events_.end());
@@ -82,6 +89,8 @@ void Outbox::Acknowledge(uint64_t sequence) {
 
 Status Outbox::CheckInvariants() const {
   if (sent_ > events_.size()) return InternalError("outbox: more sent than kept");
+  // Numbers have no gaps: the controller takes each higher number as new, so a gap would hide a
+  // lost event.
   uint64_t expected = last_sequence_ - events_.size();
   for (const proto::Event& event : events_) {
     if (event.sequence() != ++expected) {

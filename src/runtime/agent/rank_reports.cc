@@ -23,6 +23,7 @@ std::optional<proto::Event> RankReports::Phase(const WorkerPhase& report) {
   if (report.phase <= rank.phase || !proto::PhaseEntered::Phase_IsValid(report.phase)) {
     return std::nullopt;
   }
+  // A rank that skips phases has passed them at this time.
   for (int phase = rank.phase + 1; phase <= report.phase; ++phase) {
     rank.entered_at_ns[static_cast<size_t>(phase)] = ToNanoseconds(report.at);
   }
@@ -65,6 +66,9 @@ std::optional<proto::Event> RankReports::Step(const WorkerStep& report) {
 
   PendingStep& pending = steps_[report.step];
   AddTo(pending, report);
+  // A step counts for the node when its slowest rank has done it. Steps below it that lack a rank's
+  // report are merged with it: a rank reports each step at most once and in order, so none will
+  // come.
   if (pending.ranks == ranks_.size()) return MergeThrough(report.step);
   if (steps_.size() > kMaxStepsApart) steps_.erase(steps_.begin());
   return std::nullopt;
@@ -78,6 +82,9 @@ bool RankReports::has_steps() const {
 void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
   ++pending.ranks;
   pending.at_ns = std::max(pending.at_ns, ToNanoseconds(report.at));
+  // Sums over the ranks; MergeThrough divides them by the number of ranks. `longest_ns` is the
+  // largest sum of parts of one rank, which bounds what a step of the whole node can have lost to
+  // them.
   pending.data_ns += report.data.count();
   pending.snapshot_ns += report.snapshot.count();
   pending.evaluation_ns += report.evaluation.count();
@@ -87,6 +94,8 @@ void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
     reported_ns += std::clamp<int64_t>(part.count(), 0, kLongestPart.count());
   }
   pending.longest_ns = std::max(pending.longest_ns, reported_ns);
+  // The values of the lowest rank that has a loss, so that they do not depend on the order in which
+  // the ranks report.
   if (report.loss.has_value() &&
       (!pending.loss_rank.has_value() || report.worker.rank < *pending.loss_rank)) {
     pending.loss_rank = report.worker.rank;
@@ -107,6 +116,8 @@ proto::Event RankReports::MergeThrough(uint64_t step) {
   proto::StepReported& merged = *event.mutable_step_reported();
   merged.set_job_id(job_.value());
   merged.set_attempt(attempt_);
+  // Each report begins after the one before it, without a gap, as the controller requires. The
+  // first one of a worker that restored nothing begins with what it reports.
   const uint64_t first = reported_step_.has_value() ? *reported_step_ + 1 : steps_.begin()->first;
   merged.set_first_step(std::min(first, step));
   merged.set_last_step(step);
@@ -155,6 +166,8 @@ std::optional<proto::Event> RankReports::Sealed(const WorkerSealed& report) {
   PendingSeal& pending = seals_[report.step];
   ++pending.ranks;
   pending.at_ns = std::max(pending.at_ns, ToNanoseconds(report.at));
+  // Training continues when the slowest rank does, so the way and the time of that rank describe
+  // the node.
   if (pending.ranks == 1 || report.blocked.count() > pending.blocked_ns) pending.way = report.way;
   pending.blocked_ns = std::max(pending.blocked_ns, static_cast<int64_t>(report.blocked.count()));
   pending.waited_ns = std::max(pending.waited_ns, static_cast<int64_t>(report.waited.count()));
@@ -176,6 +189,8 @@ std::optional<proto::Event> RankReports::Sealed(const WorkerSealed& report) {
   sealed.set_waited_ns(pending.waited_ns);
   sealed.set_way(pending.way);
   sealed.set_non_finite(pending.non_finite);
+  // All or none: with a missing content the controller could not assign contents to ranks by their
+  // place in the list.
   if (pending.contents.size() == ranks_.size()) {
     for (const auto& [each, content] : pending.contents) *sealed.add_contents() = content;
   }

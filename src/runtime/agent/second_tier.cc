@@ -28,6 +28,8 @@ void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
     return ReportUncopied(id, snapshot, "the agent does not know the job", false);
   }
   if (job->copying_out == snapshot) return;  // said again
+  // One copy at a time, and of several that are ordered meanwhile only the newest, which is the
+  // most useful one.
   if (job->copying_out.has_value()) {
     job->next_copy_out = snapshot;
     return;
@@ -64,6 +66,7 @@ void SecondTier::Take(const CheckpointFetched& fact) {
   if (job == nullptr || !job->fetching.has_value() || job->fetching->attempt() != fact.attempt)
     return;
   const proto::OpenStore open = *std::exchange(job->fetching, std::nullopt);
+  // The attempt that needed the checkpoint is over. Its successor has ordered a fetch of its own.
   if (fact.attempt < job->highest_attempt) return;
   if (!fact.error.empty()) {
     return ReportUncopied(fact.job, {fact.attempt, open.fetch().step()}, fact.error, true);

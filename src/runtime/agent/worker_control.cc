@@ -13,6 +13,7 @@ void WorkerControl::SetInterval(const proto::SetSnapshotInterval& command) {
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.attempt() < job->highest_attempt) return;
   job->highest_attempt = command.attempt();
+  // The controller repeats commands after a reconnect. The workers receive each change once.
   const auto sent = job->intervals.find(command.attempt());
   if (sent != job->intervals.end() && sent->second == command.steps()) return;
   job->intervals = {{command.attempt(), command.steps()}};
@@ -58,6 +59,7 @@ void WorkerControl::Inject(const proto::InjectFault& command) {
   const auto attempt = job->attempts.find(command.attempt());
   if (attempt == job->attempts.end() || !attempt->second.alive()) return;
   const proto::PlannedFault& fault = command.fault();
+  // A repeated command must not kill a second worker.
   if (!job->injected.emplace(fault.kind(), fault.target(), fault.step()).second) return;
 
   if (fault.kind() == proto::PlannedFault::KILL_AGENT ||
@@ -80,6 +82,8 @@ void WorkerControl::Inject(const proto::InjectFault& command) {
   }
 }
 
+// The partition is stable, so that several resumes that are due at once are carried out in the
+// order of their commands in each replay.
 void WorkerControl::RunTimers() {
   const auto due =
       std::stable_partition(resumes_.begin(), resumes_.end(),

@@ -21,6 +21,7 @@ Status AssignDevices(std::span<const uint32_t> devices,
   std::vector<std::string> indices;
   for (const uint32_t device : devices) indices.push_back(std::to_string(device));
   environment[kDevices] = Join(indices, ",");
+  // The job's own specification names the variable: its author has chosen the devices.
   if (named.contains(kVisible)) return {};
   const auto offered = environment.find(kVisible);
   if (offered == environment.end()) {
@@ -30,6 +31,8 @@ Status AssignDevices(std::span<const uint32_t> devices,
   if (Trim(offered->second).empty()) return {};  // the agent shows no GPU to its workers
   const std::vector<std::string_view> entries = Split(offered->second, ',');
   std::vector<std::string> visible;
+  // The agent may itself see only some GPUs, by index or by UUID. Device i of the cluster file is
+  // then the i-th entry of its list.
   for (const uint32_t device : devices) {
     if (device >= entries.size()) {
       return InvalidArgument("the worker has device " + std::to_string(device) +

@@ -20,10 +20,14 @@ void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.attempt()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
+  // Late or repeated. Opening a second store for the same attempt would give its workers two
+  // different rendezvous.
   if (command.attempt() < job.highest_attempt || command.attempt() <= job.opened_store) return;
   if (command.attempt() > job.forget_attempt) job.forget = false;  // it is back
   job.highest_attempt = command.attempt();
   job.opened_store = command.attempt();
+  // Stores of lower attempts: workers of an earlier attempt that still run must not meet those of
+  // this one.
   context_.effects.push_back(CloseStores{id, command.attempt()});
   job.fetching.reset();
   if (command.fetch().tier() == proto::Restore::TIER_SHARED) {
@@ -61,6 +65,8 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   if (context_.IsForgotten(id, command.attempt()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
   const uint64_t attempt = command.attempt();
+  // Commands may arrive late or twice. An attempt that has been killed is never started, not even
+  // when the start arrives after the kill.
   if (attempt < job.highest_attempt || attempt <= job.started_attempt ||
       attempt <= job.killed_attempt)
     return;
@@ -90,6 +96,8 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   job.copied.reset();
   snapshots_.MaybeCopy(id, job);
   snapshots_.MaybePersist(id, job);
+  // Workers of a lower attempt still exist. The new ones start when the last of them has been
+  // reaped (AfterEnd), because two attempts at a time would write the same arenas.
   if (job.alive()) {
     job.waiting = std::move(start);
   } else {
@@ -111,6 +119,8 @@ void WorkerProcesses::Spawn(const JobId& id, AgentJob& job, const StartOrder& st
   job.attempts.emplace(number, std::move(attempt));
 }
 
+// Works for attempts that this agent has never seen, too: they are noted as killed, so that a start
+// that is still on its way has no effect, and AfterEnd reports them as closed.
 void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.attempt())) return;
@@ -130,6 +140,8 @@ void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
   AfterEnd(id, 0);
 }
 
+// An attempt of 0 ends the job for good. Otherwise the job has only left this node, and a start
+// with a higher attempt brings it back.
 void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   const JobId id(command.job_id());
   const bool over = command.attempt() == 0;
@@ -151,6 +163,8 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   MaybeDrop(id);
 }
 
+// Blocked until writes have ended: a write reads the arenas that DropJob releases. Late commands
+// for the job are recognised by the list of forgotten jobs, whose length is bounded.
 void WorkerProcesses::MaybeDrop(const JobId& id) {
   const AgentJob* job = context_.FindJob(id);
   if (job == nullptr || !job->forget || job->alive()) return;
@@ -167,6 +181,8 @@ void WorkerProcesses::SignalOne(const JobId& id, uint64_t attempt, uint32_t rank
   context_.effects.push_back(SignalWorker{{id, attempt, rank}, signal});
 }
 
+// A worker that is still being spawned has no process to signal. `killed` makes Take(WorkerForked)
+// send the signal as soon as there is one.
 void WorkerProcesses::KillNow(const JobId& id, Attempt& attempt) {
   attempt.kill_at.reset();
   for (auto& [rank, worker] : attempt.workers) {
@@ -183,6 +199,7 @@ void WorkerProcesses::Terminate(const JobId& id, Attempt& attempt, Duration grac
   if (!attempt.alive()) return;
   const Instant end = context_.now + grace;
   if (attempt.terminated) {
+    // A second order can only shorten the grace, never extend it.
     if (attempt.kill_at.has_value()) attempt.kill_at = std::min(*attempt.kill_at, end);
     return;
   }
@@ -239,6 +256,7 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
   }
   worker.state = Worker::State::kAlive;
   worker.pid = fact.pid;
+  // It was to be killed while it was forked.
   if (worker.killed) SignalOne(id, number, rank, SIGKILL);
   if (attempt->start_reported || attempt->failed || attempt->doomed()) return;
   proto::Event event;
@@ -249,6 +267,7 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
     if (other.pid == 0) return;  // not all have a process yet
     started.add_pids(other.pid);
   }
+  // Reported once, when every local rank has a process.
   attempt->start_reported = true;
   context_.Report(std::move(event));
 }
@@ -269,6 +288,7 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   exited.set_signal(fact.signal);
   exited.set_message(ToValidUtf8(fact.message));
   exited.set_error_at_ns(fact.error_at_ns);
+  // An exit that this agent caused is no fault.
   exited.set_asked(worker.asked);
   context_.Report(std::move(event));
   AfterEnd(fact.worker.job, fact.worker.attempt);

@@ -26,6 +26,7 @@ void WorkerReports::Take(const WorkerSealed& fact) {
   if (attempt == nullptr) return;
   std::optional<proto::Event> event = attempt->reports.Sealed(fact);
   if (!event.has_value()) return;
+  // The controller receives the report in any case, so that it can warn the user.
   const bool non_finite = event->snapshot_sealed().non_finite();
   context_.Report(*std::move(event));
   if (non_finite) return;  // nobody shall have it
@@ -53,6 +54,8 @@ void WorkerReports::Take(const WorkerRestored& fact) {
   if (attempt != nullptr) attempt->reports.Restored(fact);
 }
 
+// `served` means that the rank restored the step from another source. Then the report only marks
+// the bad copies.
 void WorkerReports::Take(const WorkerRestoreFailed& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
   proto::Event event;
@@ -83,6 +86,7 @@ void WorkerReports::Take(const WorkerResultText& fact) {
 // the worker API, these count alone.
 void WorkerReports::Take(const WorkerOutputStep& fact) {
   Attempt* attempt = context_.FindSpeaking(fact.worker);
+  // Several ranks print the same steps. Only a higher step than any before is news.
   if (attempt == nullptr || attempt->reports.has_steps()) return;
   const bool begins = !attempt->output_step.has_value();
   if (!begins && fact.step <= *attempt->output_step) return;

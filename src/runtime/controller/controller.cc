@@ -86,13 +86,19 @@ Controller& Controller::operator=(Controller&&) noexcept = default;
 
 Actions Controller::Step(const proto::Event& event, Instant now) {
   controller::ControllerContext& context = parts_->context;
+  // Time never goes back: ledgers and deadlines subtract instants, and the clock of a restarted
+  // controller may be behind the last event of its log.
   context.now = std::max(context.now, now);
+  // Accounting comes before the event: the slots that were in use until now belong to the time that
+  // has passed, whatever the event changes.
   context.usage.Pass(context.nodes.used_milli(), context.now);
   context.out = Actions();
   context.jobs.BeginStep();
   if (parts_->Accept(event)) {
     parts_->changes.AdvanceReservations();
     parts_->Dispatch(event);
+    // Releases and placements feed each other: a job that ends in a scheduling round can release
+    // dependants, and a released job needs another round.
     do {
       parts_->releaser.Settle();
       parts_->placement.Schedule();
@@ -192,6 +198,8 @@ bool IsTerminal(proto::JobState state) {
 }
 
 bool Controller::Parts::Accept(const proto::Event& event) {
+  // Only events of agents carry a node. All others come from the service itself, which does not
+  // repeat them.
   if (event.node().empty()) return true;
   if (event.has_agent_joined()) return true;  // may begin a new life
   const NodeId id(event.node());

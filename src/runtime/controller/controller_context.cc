@@ -12,6 +12,8 @@ JobRecord& JobTable::Add(const proto::Job& spec, Instant now, Seconds time_betwe
   return job;
 }
 
+// A look-up for writing marks the job as touched, whether or not it is changed. So no handler can
+// forget to mark a job that the invariants have to check.
 JobRecord* JobTable::Find(const std::string& id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return nullptr;
@@ -24,10 +26,14 @@ const JobRecord* JobTable::Find(const std::string& id) const {
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
+// A handler often looks up the same job several times in a row. Comparing with the last entry
+// removes these duplicates; any other one only costs a second check.
 void JobTable::Touch(const JobRecord& job) {
   if (touched_.empty() || touched_.back() != &job) touched_.push_back(&job);
 }
 
+// A command to a node that is not connected is dropped, not queued: when the agent joins again,
+// NodeHandler::Reconcile sends what it then has to do.
 void ControllerContext::Send(const NodeId& id, proto::Command command) {
   const Node* node = nodes.Find(id);
   if (node == nullptr || !node->connected) return;
@@ -92,6 +98,8 @@ void ControllerContext::SetState(JobRecord& job, proto::JobState state, const st
   notification->set_reason(reason);
 }
 
+// Later lines take precedence. An operator's choice overrides the cluster file, and what the
+// controller observes overrides both.
 void ControllerContext::UpdateScheduler(const NodeId& id) {
   const Node& node = nodes.at(id);
   spec::NodeCondition condition = scheduler.cluster().StandardCondition(id.value());
@@ -134,6 +142,7 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
 void ControllerContext::AddWindow(const Node& node, proto::NodeStatus& status) const {
   const scheduling::NodeReservations& reservations = scheduler.reservations();
   const proto::NodeReservation* next = nullptr;
+  // A node may be in several reservations. The status shows the one that begins first.
   for (const std::string& name : scheduler.ReservationsOn(node.id.value())) {
     const proto::NodeReservation& each = reservations.all().at(name);
     if (next == nullptr || each.from_ns() < next->from_ns()) next = &each;
@@ -147,6 +156,9 @@ void ControllerContext::AddWindow(const Node& node, proto::NodeStatus& status) c
   window.set_maintenance(next->queues().empty() && next->users().empty());
 }
 
+// The filter for almost every event of an agent: an event of an older attempt, or of a node that is
+// no longer in the gang, must not change the present attempt. It may arrive late, because agents
+// repeat what was not acknowledged.
 JobRecord* ControllerContext::CurrentJob(const proto::Event& event, const std::string& id,
                                          uint64_t attempt, size_t* place) {
   JobRecord* job = jobs.Find(id);

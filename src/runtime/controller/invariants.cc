@@ -11,6 +11,8 @@
 
 namespace longhaul::runtime::controller {
 
+// Only jobs that the last step read for writing are checked, so that the cost of a check depends on
+// the event and not on the number of jobs. CheckPlaces covers the rest in tests.
 Status Invariants::CheckTouched() const {
   RETURN_IF_ERROR(context_.releases.Check());
   for (const JobRecord* job : context_.jobs.touched()) {
@@ -26,6 +28,8 @@ Status Invariants::CheckJob(const JobRecord& job) const {
   const uint64_t step = job.progress.step();
   const uint64_t restored = job.snapshots.restore().step();
   const proto::DataLease& lease = job.group.lease();
+  // A snapshot is sealed before its step is reported, so a restored step may exceed the highest
+  // reported one. Any other step may not.
   if (step > job.progress.highest_step() && restored < step) {
     return InternalError("the present step is above the highest one");
   }
@@ -40,6 +44,7 @@ Status Invariants::CheckJob(const JobRecord& job) const {
     return InternalError("the memory of another number of places than the gang has");
   }
   RETURN_IF_ERROR(CheckDecision(job));
+  // The time of these checks grows with the number of nodes, so they run once for each attempt.
   if (job.checked_attempt != attempt) {
     job.checked_attempt = attempt;
     RETURN_IF_ERROR(CheckGang(job));
@@ -48,6 +53,8 @@ Status Invariants::CheckJob(const JobRecord& job) const {
   return job.ledger.CheckSums();
 }
 
+// A job in RECOVERING without a deadline, without a pending placement and without a node that may
+// return would stay there until the end of the run.
 Status Invariants::CheckDecision(const JobRecord& job) const {
   if (!job.faults.undecided()) return {};
   if (job.faults.empty() || job.life.state() != proto::RECOVERING) {
@@ -91,6 +98,8 @@ Status Invariants::CheckPlace(const JobRecord& job) const {
   }
   if (given.size() > target.size()) return InternalError("it has fewer nodes than it was given");
   for (size_t i = 0; i < given.size(); ++i) {
+    // The scheduler has no node for this place yet. The job may keep the earlier one as its target
+    // until then.
     if (given[i].node.empty()) continue;
     if (given[i].node != target[i].value()) {
       return InternalError("node " + std::to_string(i) + " is " + target[i].value() +
@@ -117,6 +126,8 @@ Status Invariants::CheckPlace(const JobRecord& job) const {
   return {};
 }
 
+// Sums are built from the gangs and compared with the counters of the node table, in both
+// directions: a node without gangs must count 0.
 Status Invariants::CheckPlaces() const {
   if (const Status sound = context_.scheduler.CheckInvariants(); !sound.ok()) {
     return sound.WithContext("scheduler");

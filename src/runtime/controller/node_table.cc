@@ -15,6 +15,8 @@ constexpr size_t kMostWorkerFaults = 16;
 
 }  // namespace
 
+// A record with incarnation 0 exists only between BeginJoin and BeginLife of a new name; for all
+// others the node has not joined yet.
 Node* NodeTable::Lookup(const NodeId& id) const {
   const auto found = index_.find(id.value());
   return found == index_.end() || found->second->incarnation == 0 ? nullptr : found->second;
@@ -25,6 +27,7 @@ bool NodeTable::IsAlive(const NodeId& id) const {
   return node != nullptr && !node->lost;
 }
 
+// The sum is computed in 64 bits, because the numbers come from messages and the sum must not wrap.
 bool NodeTable::CanTake(const NodeId& id, const SlotClaim& claim, int64_t device_memory_mib) const {
   const Node* node = Find(id);
   return node != nullptr && node->reachable() &&
@@ -46,6 +49,8 @@ bool NodeTable::DevicesFree(const NodeId& id, const SlotClaim& claim, const Slot
   return true;
 }
 
+// An agent sends its events again after a reconnect, until they are acknowledged. The sequence
+// number makes each of them count once; gaps are allowed.
 bool NodeTable::TakeSequence(const NodeId& id, uint64_t incarnation, uint64_t sequence) {
   Node* node = Lookup(id);
   if (node == nullptr || node->incarnation != incarnation) return false;
@@ -63,6 +68,8 @@ NodeTable::Joining NodeTable::BeginJoin(const NodeId& id, uint64_t incarnation, 
   Node& node = nodes_[id];
   index_[id.value()] = &node;
   if (incarnation < node.incarnation || incarnation == 0) return Joining::kStale;
+  // The order of the conditions matters. A lower incarnation is an agent that a newer one has
+  // replaced; of the same life, only a join with a higher sequence number is new.
   const bool same = incarnation == node.incarnation;
   if (same && sequence <= node.last_sequence) return Joining::kStale;
   // The ranks of a node that was given up have been replaced. Its workers end when the agent
@@ -76,12 +83,16 @@ uint64_t NodeTable::BeginLife(const NodeId& id, uint64_t incarnation) {
   return std::exchange(nodes_.at(id).incarnation, incarnation);
 }
 
+// `cut` distinguishes a broken connection from a start of the controller, which disconnects all
+// agents: only the former is evidence of a degraded node or link.
 bool NodeTable::Join(const NodeId& id, uint64_t sequence, const proto::AgentJoined& facts) {
   Node& node = nodes_.at(id);
   const bool was_cut = std::exchange(node.cut, false) && !node.lost;
   node.last_sequence = sequence;
   node.connected = true;
   node.lost = false;
+  // The port may differ from that of the earlier life, so the count is taken back with the old
+  // facts before the new ones replace them.
   peers_ -= node.facts.peer_port() != 0 ? 1 : 0;
   node.facts = facts;
   peers_ += node.facts.peer_port() != 0 ? 1 : 0;
@@ -145,6 +156,10 @@ void NodeTable::FreeSlots(const NodeId& id, const SlotClaim& claim) {
   }
 }
 
+// One faulty program makes one job fail again and again on the same node, so repeats of a narrow
+// job prove nothing about the node. A second job, or a gang whose other nodes did not fail, does.
+// The record is cleared when a fault counts, so that one earlier fault is not used as evidence
+// twice.
 bool NodeTable::NoteWorkerFault(const NodeId& id, const std::string& job, bool wide, Instant now) {
   auto& faults = nodes_.at(id).worker_faults;
   std::erase_if(faults, [&](const auto& past) { return past.at + kWorkerFaultMemory < now; });

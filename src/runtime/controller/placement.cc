@@ -22,6 +22,7 @@ bool Differ(scheduler::GpuMask a, scheduler::GpuMask b) { return a != 0 && b != 
 }  // namespace
 
 void Placement::Schedule() {
+  // A verdict can end a job, and the end of a job calls Schedule again.
   if (scheduling_) return;  // the round under way continues
   scheduling_ = true;
   auto& scheduler = context_.scheduler;
@@ -29,10 +30,14 @@ void Placement::Schedule() {
     if (scheduler.Due(context_.now)) {
       const uint64_t rebuilds = scheduler.rebuilds();
       for (const scheduling::Verdict& verdict : scheduler.Decide(context_.now)) Carry(verdict);
+      // Decide() may have made the scheduler anew. Then no verdict names the devices that it chose
+      // for jobs that keep their nodes.
       if (scheduler.rebuilds() != rebuilds) NoteNewDevices();
     }
     // Jobs whose nodes were not free, or not there.
     const std::vector<std::string> waiting(pending_.begin(), pending_.end());
+    // The list is a copy, because Proceed changes pending_. The set is ordered, so the jobs proceed
+    // in the same order in each replay.
     for (const std::string& id : waiting) {
       JobRecord* job = context_.jobs.Find(id);
       if (job == nullptr || !job->live() || job->closing()) {
@@ -61,6 +66,8 @@ void Placement::TakePlaces(JobRecord& job) {
   job.placement.SetTarget(std::move(nodes), std::move(devices));
 }
 
+// All targets are set before the first job proceeds, because a job that leaves frees devices that
+// the target of another one may name.
 void Placement::NoteNewDevices() {
   std::vector<JobRecord*> changed;
   for (auto& [id, job] : context_.jobs.all()) {
@@ -81,6 +88,8 @@ void Placement::NoteNewDevices() {
   }
 }
 
+// Requires that the group still has the devices with which it took its slots. ForgetDevices makes
+// the later FreeSlots symmetric: it then returns slots without devices.
 void Placement::FreeDevices(JobRecord& job) {
   for (const Member& member : job.group.members()) {
     context_.nodes.FreeSlots(member.node, job.ClaimOf(member.devices));
@@ -89,6 +98,9 @@ void Placement::FreeDevices(JobRecord& job) {
   job.group.ForgetDevices();
 }
 
+// The order of the cases is a priority. A gang that leaves finishes that first, even with a fault;
+// an open fault is decided before a new target is followed, because its restart takes the target
+// anyway.
 void Placement::Proceed(JobRecord& job) {
   if (job.group.empty()) {
     TryBegin(job);
@@ -121,18 +133,21 @@ void Placement::Carry(const scheduling::Verdict& verdict) {
     case DecisionKind::kEvict:
     case DecisionKind::kUndo:
       return SendAway(*job, verdict.reason);
+    // These verdicts change no placement.
     case DecisionKind::kReserve:
     case DecisionKind::kReject:
       return;
   }
   TakePlaces(*job);
   if (job->closing() || job->life.state() == proto::STOPPING) return;
+  // The job has not taken its earlier nodes, so nothing has to end before the move.
   if (job->group.empty() && verdict.kind == DecisionKind::kMove) {
     context_.scheduler.Stopped(verdict.job, context_.now);
   }
   Proceed(*job);
 }
 
+// Without a target, neither Follow nor TryBegin takes nodes that the scheduler has given away.
 void Placement::SendAway(JobRecord& job, const std::string& reason) {
   job.placement.ClearTarget();
   if (!job.group.empty()) return BeginVacate(job, Vacate::Then::kQueue, reason);
@@ -147,6 +162,7 @@ void Placement::Follow(JobRecord& job) {
   const std::set<NodeId> wanted(target.begin(), target.end());
   std::string leaves;
   std::string devices;  // where it gets others
+  // The order counts too: the place of a node decides which ranks it has.
   bool same = job.group.size() == target.size();
   for (size_t i = 0; i < job.group.size(); ++i) {
     const NodeId& node = job.group.member(i).node;
@@ -181,6 +197,8 @@ void Placement::Follow(JobRecord& job) {
   BeginVacate(job, Vacate::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
 }
 
+// For a node outside the gang: the slots and devices of the job itself count as occupied here. For
+// a member, OwnDevicesFree leaves out the job's own devices.
 bool Placement::CanTake(const JobRecord& job, size_t place) const {
   const NodeId& id = job.placement.target()[place];
   return context_.nodes.CanTake(id, job.ClaimOf(job.placement.target_devices()[place]),
@@ -210,6 +228,8 @@ bool Placement::OwnDevicesFree(const JobRecord& job, size_t place) const {
                                     context_.scheduler.cluster().DeviceMemoryOf(id.value()));
 }
 
+// A member is available if it is reachable; its slots are the job's already. The result names the
+// node that has to be replaced, so that a user sees the lost node and not its unknown successor.
 std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
   const std::vector<NodeId>& target = job.placement.target();
   for (size_t i = 0; i < target.size(); ++i) {
@@ -228,6 +248,8 @@ bool Placement::TakeTarget(JobRecord& job) {
   // decision.
   if (!context_.scheduler.PlacesOf(JobId(job.id())).empty()) TakePlaces(job);
   const auto missing = MissingNode(job);
+  // A decision that is due without a deadline needs an awaited node or a pending placement
+  // (Invariants::CheckDecision).
   if (missing.has_value()) job.faults.Await(*missing);
   if (missing.has_value() || job.placement.target().empty()) {
     pending_.insert(job.id());
@@ -245,10 +267,14 @@ bool Placement::TakeTarget(JobRecord& job) {
 
 void Placement::ReplaceGang(JobRecord& job) {
   const std::vector<NodeId>& target = job.placement.target();
+  // The order is necessary. Spreads describe the gang that sealed them, and ChangeGang maps
+  // memories from the earlier gang to the target, so both read the group before Replace.
   job.snapshots.RememberSpreads(context_.ViewOf(job));
   job.snapshots.ChangeGang(context_.ViewOf(job), target);
   const WorkerGroup before = job.group;
   job.group.Replace(target, job.placement.target_devices());
+  // Slots are freed with the claims of the earlier gang: a node that stays may have other devices
+  // in the new one.
   for (const Member& member : before.members()) {
     context_.nodes.FreeSlots(member.node, job.ClaimOf(member.devices));
   }
@@ -272,6 +298,8 @@ void Placement::ReplaceGang(JobRecord& job) {
 
 // The gang is there: what its size means to the ledger and to people.
 void Placement::NoteSize(JobRecord& job, size_t before) {
+  // OpenAttempt follows and increments the number. Snapshots of earlier attempts belong to other
+  // ranks if the size has changed.
   const uint64_t next = job.life.attempt() + 1;
   if (job.group.size() != before) job.snapshots.ChangeRanks(next);
   job.ledger.Resize(job.group.size(), proto::REPAIR, context_.now);
@@ -284,6 +312,7 @@ void Placement::NoteSize(JobRecord& job, size_t before) {
 void Placement::NoteUsage(const JobRecord& job) {
   const proto::Scheduling& scheduling = job.spec().scheduling();
   const std::string& standard = context_.scheduler.configuration().default_queue;
+  // The accounting groups by these texts, so a missing one has a fixed name and not an empty line.
   const auto named = [](const std::string& name, const char* none) {
     return name.empty() ? std::string(none) : name;
   };
@@ -320,6 +349,9 @@ void Placement::FreeLeft(JobRecord& job) {
   for (const auto& [id, memory] : job.snapshots.left()) {
     const Node* node = context_.nodes.Find(id);
     const uint64_t newest = memory.sealed.newest();
+    // A node releases memory for two reasons only: its state is on disk and another job works
+    // there, or the running job has complete newer state in the memories of its present gang. Until
+    // one of them holds, the memory may be the only copy.
     const bool saved = newest > 0 && job.snapshots.committed_step() >= newest;
     const bool wanted = node != nullptr && node->used_milli > 0;
     const bool stale = !job.group.empty() && job.life.state() == proto::RUNNING &&

@@ -23,6 +23,8 @@ std::string ElementIdOf(const std::string& array, uint32_t index) {
   return array + "_" + std::to_string(index);
 }
 
+// The result must not name an array or dependencies: the unit holds both for all its elements, and
+// the scheduler considers each element as a job of its own.
 proto::Job ElementOf(const proto::Job& array, uint32_t index, const std::string* value) {
   proto::Job job = array;
   job.set_id(ElementIdOf(array.id(), index));
@@ -50,6 +52,10 @@ std::string ReleaseUnit::ElementId(uint32_t index) const {
   return is_array() ? ElementIdOf(spec.id(), index) : spec.id();
 }
 
+// An outcome can change from "waits" to a final state only once, so a dependency that was found
+// satisfied or impossible never has to be examined again. For an array, `failed` is true as soon as
+// one element has failed: a dependant on success is then impossible before the array has ended,
+// while a dependant on failure waits for the end.
 DependencyState StateOf(proto::Dependencies::When when, const JobOutcome& outcome) {
   switch (when) {
     case proto::Dependencies::END:
@@ -73,6 +79,7 @@ ReleaseUnit& ReleaseTable::Add(const proto::Job& spec) {
   CHECK(fresh) << spec.id();
   ReleaseUnit& unit = found->second;
   unit.spec = spec;
+  // The elements carry their values. A second copy here would double the memory of a large array.
   if (unit.is_array()) unit.spec.mutable_array()->clear_values();
   unit.after = spec.after();
   for (const std::string& job : spec.after().jobs()) dependants_[job].insert(spec.id());
@@ -96,6 +103,8 @@ bool ReleaseTable::IsArray(const std::string& id) const {
   return unit != nullptr && unit->is_array();
 }
 
+// The id of an array itself is no job, so it has no unit here. An id that only looks like an
+// element ("a_9" of an array with 5 elements) has none either.
 const ReleaseUnit* ReleaseTable::UnitOf(const std::string& job) const {
   if (units_.empty()) return nullptr;
   const ReleaseUnit* unit = Find(job);
@@ -121,6 +130,8 @@ void ReleaseTable::NoteStarted(const std::string& job) {
 
 void ReleaseTable::NoteEnded(const std::string& job, bool succeeded) {
   if (units_.empty()) return;
+  // A unit that is not affected is never examined, so that the end of one job costs as much as it
+  // has dependants, not as much as there are units.
   const auto tell = [this](const std::string& id) {
     const auto waiting = dependants_.find(id);
     if (waiting != dependants_.end())

@@ -15,6 +15,8 @@ namespace longhaul::runtime::controller {
 
 namespace {
 
+// The order of map fields is not defined in protobuf's default serialisation, and it would differ
+// between two runs that have equal states.
 std::string Deterministic(const google::protobuf::Message& message) {
   std::string bytes;
   google::protobuf::io::StringOutputStream stream(&bytes);
@@ -26,6 +28,8 @@ std::string Deterministic(const google::protobuf::Message& message) {
 }
 
 // What the hash covers of a job beyond its status.
+// State that decides future steps but is in no status message. A replay that differs only here
+// would diverge later, so the hash must show it now.
 std::string HiddenState(const JobRecord& job) {
   const auto& vacate = job.placement.vacate();
   std::string text = std::to_string(job.group.store_port()) + "," +
@@ -59,6 +63,8 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
   *status.mutable_job() = job.spec();
   status.set_state(job.life.state());
   status.set_reason(job.life.reason());
+  // The reason of a waiting job changes with the other jobs, so it is computed for the query and
+  // not stored.
   if (job.life.state() == proto::QUEUED && job.placement.target().empty() && !job.closing()) {
     const std::string held = context_.releases.WaitText(job.id());
     const std::string waits = held.empty() ? context_.scheduler.WaitText(JobId(job.id())) : held;
@@ -163,6 +169,7 @@ proto::JobStatus StatusReporter::StatusOf(const ReleaseUnit& array) const {
     count.set_jobs(jobs);
     if (!IsTerminal(state)) live += jobs;
   }
+  // Of ended elements the worst outcome counts: one failure makes the array failed.
   if (live > counts[proto::QUEUED]) {
     status.set_state(proto::RUNNING);
   } else if (live > 0) {
@@ -189,6 +196,7 @@ std::vector<proto::JobStatus> StatusReporter::Listing(Instant now) const {
     const JobRecord& job = context_.jobs.at(id);
     if (!job.spec().has_element()) {
       all.push_back(StatusOf(job, now));
+      // Elements were added together, in order, so the first one marks the array's position.
     } else if (job.spec().element().index() == 0) {
       all.push_back(StatusOf(*context_.releases.Find(job.spec().element().array())));
     }
@@ -277,6 +285,9 @@ Controller::UsageTotals StatusReporter::CompareUsage(Instant now) const {
   return totals;
 }
 
+// Two independent accounts of the same time: the sum of all goodput ledgers without waiting in
+// queues, and the accelerators that the usage ledger saw as held. They differ only by jobs that
+// leave or have no nodes, which `difference` contains exactly.
 Status StatusReporter::CheckUsage() const {
   RETURN_IF_ERROR(context_.usage.CheckSums());
   const Controller::UsageTotals totals = CompareUsage(context_.now);

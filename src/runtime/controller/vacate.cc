@@ -38,11 +38,15 @@ void Placement::BeginVacate(JobRecord& job, Then then, const std::string& reason
   }
   job.placement.BeginVacate(then, reason);
   job.writer.ForgetSaveFailure();
+  // The built-in trainer takes snapshots, and so does a command that has taken one. For others the
+  // job would wait for the whole patience and then leave without a new state all the same.
   const bool takes_snapshots = job.life.state() == proto::RUNNING &&
                                (job.spec().workload().built_in() || job.snapshots.snapshots() > 0);
   if (!takes_snapshots) return StopForVacate(job);
   context_.SetState(job, proto::LEAVING, "takes a snapshot: " + reason);
   for (const Member& member : job.group.members()) SendVacateCommand(job, member.node);
+  // The snapshot follows the very next step, so the limit covers at least a few of the slowest
+  // recent steps.
   context_.deadlines.Set(
       DeadlineKind::kVacate, job.id(),
       context_.now + std::max(context_.scheduler.configuration().snapshot_patience,
@@ -52,6 +56,8 @@ void Placement::BeginVacate(JobRecord& job, Then then, const std::string& reason
 void Placement::SendVacateCommand(const JobRecord& job, const NodeId& node) {
   const Vacate& vacate = *job.placement.vacate();
   if (vacate.stage == Stage::kSnapshot) {
+    // An agent that reconnects receives the command of the present stage again, from
+    // NodeHandler::ReconcileJob.
     return context_.SendInterval(job, node, 1);  // after the very next step
   }
   proto::Command command;
@@ -75,6 +81,8 @@ void Placement::StopForVacate(JobRecord& job) {
                       context_.now);
     context_.AddFaultNotification(job, job.faults.newest());
   }
+  // From here on the exit of a worker is expected. The lease closes as well, so that a late report
+  // of this attempt changes no training state.
   job.faults.Dismiss();
   job.data.Close(job.life.attempt());
   job.ledger.EnterAll(then == Then::kQueue ? proto::QUEUE
@@ -89,12 +97,16 @@ void Placement::StopForVacate(JobRecord& job) {
   context_.SetState(job, proto::LEAVING, job.placement.vacate()->reason);
   for (size_t i = 0; i < job.group.size(); ++i) {
     const Member& member = job.group.member(i);
+    // No report will come from a lost node. Without this, the stage would last until its deadline.
     if (!context_.nodes.IsAlive(member.node)) job.group.Close(i);
     if (!member.closed) SendVacateCommand(job, member.node);
   }
   AdvanceVacate(job);
 }
 
+// Each stage falls through to the next one if its condition holds already, because no further event
+// may follow. `vacate` is a reference to the job's own record, so it shows a stage as soon as
+// SetStage sets it.
 void Placement::AdvanceVacate(JobRecord& job) {
   if (!job.placement.leaving() || !job.live() || job.closing()) return;
   const std::string& id = job.id();
@@ -108,6 +120,9 @@ void Placement::AdvanceVacate(JobRecord& job) {
     context_.deadlines.Set(DeadlineKind::kVacate, id, context_.now + kSaveLimit);
   }
   if (vacate.stage == Stage::kSaving) {
+    // A job that goes back to its queue does not block here: the write continues from the memory of
+    // the nodes that it left (SnapshotTracker::left). Without a live member nothing can reach the
+    // disk any more, so the job does not block either.
     const bool waits = vacate.then == Then::kGoOn &&
                        job.snapshots.NeedsDisk(context_.ViewOf(job), job.placement.target()) &&
                        !job.writer.IsLost(job.snapshots.memory_step());
@@ -145,6 +160,8 @@ void Placement::FinishVacate(JobRecord& job) {
   // A job that has used up its time while it left its nodes does not wait for others in vain.
   if (run_times_.IsOver(job)) return run_times_.OnOverdue(job);
   job.snapshots.RememberSpreads(context_.ViewOf(job));
+  // LeaveAll reads the group, so it precedes Clear; FreeSlots needs the members' claims for the
+  // same reason. scheduler.Stopped comes last, when the job no longer uses the nodes.
   FreeSlots(job);
   job.snapshots.LeaveAll(context_.ViewOf(job));
   job.group.Clear();
@@ -167,6 +184,8 @@ void Placement::OnVacateOverdue(JobRecord& job) {
                           "no snapshot in time; it leaves without a new one");
       return StopForVacate(job);
     case Stage::kStopping:
+      // A disconnected node cannot report, and its workers may still run. Its slots must not be
+      // given away before it is back or lost, so the deadline is set again.
       for (const Member& member : job.group.members()) {
         const Node* node = context_.nodes.Find(member.node);
         if (node != nullptr && !node->connected && !node->lost && !member.closed) {
@@ -176,6 +195,8 @@ void Placement::OnVacateOverdue(JobRecord& job) {
       }
       job.group.CloseAll();
       return AdvanceVacate(job);
+    // The snapshot remains in memory, and the write may still complete. Only this move no longer
+    // depends on it.
     case Stage::kSaving:
       context_.AddMessage(
           id, proto::MessageNotification::WARNING,

@@ -13,6 +13,8 @@ constexpr size_t kMostRemembered = 4096;
 
 }  // namespace
 
+// The array of accounts is never made smaller: a shut account may still have steps that a rollback
+// concerns.
 GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account,
                              uint32_t rank_milli)
     : start_(start),
@@ -27,6 +29,7 @@ GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_
 void GoodputLedger::Resize(size_t accounts, proto::Category category, Instant at) {
   CHECK(accounts >= 1);
   if (finished_ || accounts == open_) return;
+  // Accounts that are shut are booked up to now. New ones begin now, in `category`.
   for (size_t i = accounts; i < open_; ++i) Enter(i, category, at);
   Part();
   for (size_t i = accounts; i < open_; ++i) ahead_ns_ += AheadOf(accounts_[i], at);
@@ -43,6 +46,7 @@ void GoodputLedger::Resize(size_t accounts, proto::Category category, Instant at
   to_learn_.reset();
 }
 
+// Account and total change together, so that the sums stay equal (CheckSums).
 void GoodputLedger::Book(Account& account, proto::Category category, int64_t nanoseconds) {
   const auto index = static_cast<size_t>(category);
   account.booked_ns[index] += nanoseconds;
@@ -72,6 +76,7 @@ void GoodputLedger::EnterAll(proto::Category category, Instant at) {
   for (size_t i = 0; i < open_; ++i) Enter(i, category, at);
 }
 
+// The time before the first line of output was start-up, which is known only now.
 void GoodputLedger::BeginSteps(Instant at) {
   Part();
   for (size_t i = 0; i < open_; ++i) {
@@ -111,6 +116,8 @@ Duration GoodputLedger::BookSteps(size_t account_index, uint64_t first, uint64_t
   NoteSteps(account, first, last, cut);
   return Duration(cut.stall_ns);
 }
+// The parts are taken in a fixed order, and what is left is productive. The first step after
+// another category is never judged, since it may compile or warm up.
 GoodputLedger::StepCut GoodputLedger::Cut(const Account& account, uint64_t first, uint64_t last,
                                           const proto::StepTimes& times, Instant at) const {
   int64_t time_ns = (at - account.cursor).count();
@@ -132,6 +139,8 @@ GoodputLedger::StepCut GoodputLedger::Cut(const Account& account, uint64_t first
   return cut;
 }
 
+// The time in which this rank worked, without that in which it only waited for the rank with the
+// longest reported parts.
 int64_t GoodputLedger::WorkIn(const StepCut& cut, int64_t longest_ns) {
   const int64_t waited_ns = std::max<int64_t>(0, longest_ns - cut.reported_ns());
   return std::max<int64_t>(0, cut.productive_ns + cut.stall_ns - waited_ns);
@@ -141,6 +150,8 @@ int64_t GoodputLedger::StallIn(const StepCut& cut, uint64_t steps, int64_t longe
   return step_time_.Stall(Duration(WorkIn(cut, longest_ns)), steps).count();
 }
 
+// A step is learnt only when the next one is booked: reports of other nodes about the same step may
+// still explain a part of it.
 void GoodputLedger::Learn() {
   if (to_learn_.has_value()) step_time_.Observe(*to_learn_);
   to_learn_.reset();
@@ -160,12 +171,15 @@ void GoodputLedger::NoteSteps(Account& account, uint64_t first, uint64_t last, c
   account.newest_last = last;
   account.recent.push_back({first, last, cut.productive_ns});
   if (account.recent.size() <= kMostRemembered) return;
+  // Memory is bounded. Two old reports become one, and a rollback into it divides its time evenly.
   const BookedSteps oldest = account.recent.front();
   account.recent.pop_front();
   account.recent.front().first = oldest.first;
   account.recent.front().productive_ns += oldest.productive_ns;
 }
 
+// A later report can show that a rank evaluated or waited for input in this step. The time that
+// others lost to it is then no stall and goes back to productive.
 void GoodputLedger::ExplainStalls(uint64_t last, const proto::StepTimes& times) {
   const int64_t longest_ns = std::max<int64_t>(0, times.longest_ns());
   if (last < longest_last_) return;  // a node that lags behind
@@ -308,6 +322,8 @@ int64_t GoodputLedger::AheadOf(const Account& account, Instant at) {
   return std::max<int64_t>(0, (account.cursor - at).count());
 }
 
+// The time since the cursor is open: it belongs to the account's present category. An open step
+// counts as productive here, since most steps are completed; a rollback takes it back.
 GoodputLedger::Books GoodputLedger::BooksAt(Instant now) const {
   Books books;
   books.all = elapsed_ns_ - ahead_ns_;
@@ -355,6 +371,7 @@ proto::Ledger GoodputLedger::Summary(Instant now) const {
   }
   ledger.set_rank_seconds(sum);
   ledger.set_wall_seconds(ToSeconds((finished_ ? end : std::max(end, now)) - start_));
+  // Waiting in a queue uses no accelerator, so it does not lower the goodput.
   const double outside_queue = sum - seconds[proto::QUEUE];
   ledger.set_goodput(outside_queue > 0 ? seconds[proto::PRODUCTIVE] / outside_queue : 0);
   return ledger;

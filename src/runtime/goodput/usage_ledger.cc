@@ -22,6 +22,7 @@ int64_t DayOf(Instant at) {
 Instant StartOf(int64_t day) { return InstantFromNanoseconds(day * kDayNs); }
 
 // amount * part / whole without overflow. Requires 0 <= part <= whole and whole > 0.
+// Multiplying first could overflow even 128 bits for the sums of a large cluster.
 AcceleratorTime Share(AcceleratorTime amount, int64_t part, int64_t whole) {
   return amount / whole * part + amount % whole * part / whole;
 }
@@ -62,6 +63,7 @@ class UsageLedger::Counter {
  public:
   explicit Counter(const UsageQuery& query) : by_(query.by) {}
 
+  // A job counts once in a row and once in the total, however many stays it has.
   void AddStay(const UsageGroup& group, const Stay& stay, const UsageTime& time) {
     Row& row = rows_[KeysOf(group, stay.job)];
     row.time += time;
@@ -158,6 +160,8 @@ uint32_t UsageLedger::GroupOf(const UsageOwner& owner, const std::string& kind) 
   }
   const auto found = group_index_.find(key);
   if (found != group_index_.end()) return found->second;
+  // Names come from users, so their number must be bounded. The last group takes all that are new
+  // after that; sums stay right, only the names are lost.
   if (groups_.size() + 1 == limits_.groups) {
     groups_.push_back({{kOtherGroups, kOtherGroups, kOtherGroups}, kOtherGroups});
   }
@@ -168,6 +172,9 @@ uint32_t UsageLedger::GroupOf(const UsageOwner& owner, const std::string& kind) 
   return index;
 }
 
+// The goodput ledger does not know device models, so its time is divided by numbers of
+// accelerators. Each share is taken from what is left, so the shares add up to the whole in spite
+// of rounding.
 std::vector<std::pair<std::string, UsageLedger::Stay>> UsageLedger::StaysOf(
     const std::string& id, const Job& job, const GoodputLedger::Books& before,
     const GoodputLedger::Books& after, Instant now) {
@@ -194,6 +201,7 @@ std::vector<std::pair<std::string, UsageLedger::Stay>> UsageLedger::StaysOf(
   return stays;
 }
 
+// Called whenever the gang or the owner may have changed. An unchanged job keeps its stay.
 void UsageLedger::Hold(const std::string& id, const UsageOwner& owner,
                        const Accelerators& accelerators, const GoodputLedger& ledger, Instant now) {
   const auto found = jobs_.find(id);
@@ -207,6 +215,7 @@ void UsageLedger::Hold(const std::string& id, const UsageOwner& owner,
   for (const auto& [kind, count] : accelerators) job.began.try_emplace(kind, now);
   const uint64_t count = CountOf(accelerators);
   open_ += count;
+  // The time of all open stays is open_ * now - open_since_, so Total needs no walk over the jobs.
   open_since_ += AcceleratorTime{count} * ToNanoseconds(now);
 }
 
@@ -222,6 +231,8 @@ void UsageLedger::Close(const std::string& id, Job& job, const GoodputLedger::Bo
   if (job.accelerators.empty()) return;
   const uint64_t count = CountOf(job.accelerators);
   const AcceleratorTime held = AcceleratorTime{count} * (now - job.since).count();
+  // Two independent accounts of the same period. The first mismatch is kept, because later ones
+  // follow from it.
   if (const AcceleratorTime booked = books.all - before.all; booked != held && mismatch_.ok()) {
     mismatch_ = InternalError("job " + id + " held accelerators for " + Digits(held) +
                               ", but its goodput ledger booked " + Digits(booked));
@@ -240,6 +251,7 @@ void UsageLedger::Close(const std::string& id, Job& job, const GoodputLedger::Bo
         id + "," + std::to_string(stay.group) + "," + std::to_string(stay.accelerators) + "," +
         std::to_string(ToNanoseconds(stay.from)) + "," + std::to_string(ToNanoseconds(stay.until)) +
         "," + Digits(stay.time.productive) + "," + Digits(stay.time.unreported);
+    // A running hash, so that a fingerprint does not read all stays.
     closed_hash_ = Hash64(text, closed_hash_);
     stays_.push_back(std::move(stay));
     if (stays_.size() > limits_.stays) FoldOldest();
@@ -247,6 +259,7 @@ void UsageLedger::Close(const std::string& id, Job& job, const GoodputLedger::Bo
   job.accelerators.clear();
 }
 
+// In proportion to the time: when in the stay the productive time lay is not known.
 UsageTime UsageLedger::Part(const Stay& stay, Instant since, Instant until) {
   const int64_t whole = (stay.until - stay.from).count();
   const int64_t part = (std::min(stay.until, until) - std::max(stay.from, since)).count();
@@ -274,6 +287,7 @@ UsageLedger::Difference UsageLedger::DifferenceAt(const BooksOf& books_of) const
   return difference;
 }
 
+// A stay that crosses midnight is divided over its days.
 void UsageLedger::FoldOldest() {
   const Stay stay = std::move(stays_.front());
   stays_.pop_front();
@@ -332,6 +346,9 @@ void UsageLedger::CountStays(const UsageQuery& query, Instant now, const BooksOf
   }
 }
 
+// Where stays have been added to sums, the report is extended to whole days, and `since` and
+// `until` of the report say so. Before the oldest day there is only one sum, so it is included
+// whole or not at all.
 UsageReport UsageLedger::Report(const UsageQuery& query, Instant now,
                                 const BooksOf& books_of) const {
   CHECK(!query.by.empty() && query.since < query.until);

@@ -97,6 +97,9 @@ void StoreRequestParser::Append(std::span<const std::byte> bytes) {
   input_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+// The parser keeps its place within a request, so that bytes may arrive in any division and no
+// field is parsed twice. Consumed bytes are removed only when more input is needed: removing them
+// after each request would copy the rest of the buffer each time.
 Result<std::optional<StoreRequest>> StoreRequestParser::Next() {
   bool whole = dialect_known_ || ReadDialect();
   if (whole && !in_request_) {
@@ -131,6 +134,8 @@ bool StoreRequestParser::ReadDialect() {
 Result<bool> StoreRequestParser::ReadOperation() {
   uint8_t code = 0;
   if (!ReadNumber(code)) return false;
+  // The two dialects without a hello have the same first operations. A code beyond the shorter list
+  // proves the longer one.
   if (dialect_ == StoreDialect::kTorch1 && code >= std::size(kTorch1Operations)) {
     dialect_ = StoreDialect::kTorch21;
   }
@@ -155,6 +160,7 @@ Result<bool> StoreRequestParser::ReadOperation() {
 Result<bool> StoreRequestParser::ReadFields() {
   if (count_pending_) {
     if (!ReadNumber(items_left_)) return false;
+    // Checked before anything is stored: the number comes from the client.
     if (items_left_ > kMaxStoreKeysPerCall) {
       return TooMany("a list of keys", items_left_, kMaxStoreKeysPerCall);
     }
@@ -197,6 +203,7 @@ Result<bool> StoreRequestParser::ReadText(uint64_t limit) {
     }
     text_length_ = length;
   }
+  // The length is kept in `text_length_`, because the text may arrive in many parts.
   if (unread_bytes() < *text_length_) return false;
   request_.texts.push_back(input_.substr(position_, *text_length_));
   request_bytes_ += *text_length_ + kTextOverheadBytes;

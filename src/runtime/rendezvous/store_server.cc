@@ -30,6 +30,7 @@ StoreServer::StoreServer(io::EventLoop& loop, io::Listener listener, StoreServer
   WatchListener();
 }
 
+// The loop outlives the server, so nothing of it may stay registered there.
 StoreServer::~StoreServer() {
   loop_.Cancel(accept_again_);
   loop_.Unwatch(listener_.fd.get());
@@ -62,6 +63,7 @@ void StoreServer::AcceptAll() {
   }
 }
 
+// The protocol has no authentication, so the peer's address is all that can be checked.
 Status StoreServer::Admit(const io::Fd& fd) const {
   if (peers_.size() >= options_.connections) {
     return ResourceExhausted("the store has its limit of " + std::to_string(options_.connections) +
@@ -101,6 +103,7 @@ Status StoreServer::Read(TcpStore::ConnectionId id, const Peer& peer) {
 
 // One request can wake any number of connections.
 void StoreServer::Flush() {
+  // A copy: Consume and HangUp change the set during the loop.
   const std::vector<TcpStore::ConnectionId> waiting(store_.with_output().begin(),
                                                     store_.with_output().end());
   for (const TcpStore::ConnectionId id : waiting) {
@@ -115,6 +118,8 @@ Status StoreServer::Write(TcpStore::ConnectionId id, Peer& peer) {
     if (output.empty()) return {};
     ASSIGN_OR_RETURN(const size_t sent,
                      io::SendSome(peer.fd, std::as_bytes(std::span(output.data(), output.size()))));
+    // The socket is full. The loop reports when it is writable again; until then Flush skips this
+    // connection, so that one slow client does not delay the others.
     if (sent == 0) {
       peer.blocked = true;
       loop_.WantWrite(peer.fd.get(), true);

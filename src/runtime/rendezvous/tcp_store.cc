@@ -48,6 +48,8 @@ Status TcpStore::Receive(ConnectionId id, std::span<const std::byte> bytes) {
     if (!request.has_value()) break;
     RETURN_IF_ERROR(Execute(connection, *request));
   }
+  // The old charge is returned before the new one is made, so that a connection near the limit is
+  // not refused for the same bytes twice.
   Release(std::exchange(connection.buffered_bytes, 0));
   RETURN_IF_ERROR(Charge(connection.parser.buffered_bytes()));
   connection.buffered_bytes = connection.parser.buffered_bytes();
@@ -79,6 +81,7 @@ void TcpStore::Consume(ConnectionId id, size_t bytes) {
   with_output_.erase(id);
 }
 
+// An error status closes this connection only. The values stay, and other clients are not affected.
 Status TcpStore::Execute(Connection& connection, StoreRequest& request) {
   std::vector<std::string>& texts = request.texts;
   switch (request.operation) {
@@ -180,6 +183,7 @@ Status TcpStore::ListKeys(Connection& connection) {
   std::vector<std::string_view> keys;
   keys.reserve(values_.size());
   for (const auto& [key, value] : values_) keys.push_back(key);
+  // The map has no order of its own, and answers must not differ between runs.
   std::ranges::sort(keys);
   RETURN_IF_ERROR(Reply(connection, uint64_t{keys.size()}));
   for (const std::string_view key : keys) RETURN_IF_ERROR(ReplyText(connection, key));
@@ -225,6 +229,8 @@ Status TcpStore::Delete(Connection& connection, const std::string& key) {
   return Reply(connection, int64_t{1});
 }
 
+// A key that is named twice is counted once: `emplace` fails for the second one, since both have
+// the same ticket.
 Status TcpStore::Wait(Connection& connection, StoreRequest& request) {
   const uint64_t ticket = next_ticket_++;
   connection.ticket = ticket;
@@ -237,11 +243,13 @@ Status TcpStore::Wait(Connection& connection, StoreRequest& request) {
     if (waiters_[key].emplace(ticket, connection.id).second) ++connection.missing;
     connection.awaited.push_back(std::move(key));
   }
+  // No answer yet: the client blocks until Arrived() sends one.
   if (connection.missing > 0) return {};
   EndWait(connection);
   return Reply(connection, kWaitDone);
 }
 
+// A key of a queue is separate from a key with a value, but Has() and therefore WAIT cover both.
 Status TcpStore::Push(const std::string& key, std::string value) {
   const auto queue = queues_.find(key);
   const uint64_t queue_bytes = queue == queues_.end() ? key.size() + kEntryOverheadBytes : 0;
@@ -308,6 +316,7 @@ void TcpStore::WakeAll(const std::string& key) {
   for (const auto& [ticket, id] : waiting) Arrived(Find(id));
 }
 
+// One value serves one waiting client: the one with the lowest ticket, which has waited longest.
 void TcpStore::WakeOne(const std::string& key) {
   const auto found = waiters_.find(key);
   if (found == waiters_.end()) return;
@@ -325,6 +334,7 @@ void TcpStore::Arrived(Connection& connection) {
   Send(connection, std::string_view(reinterpret_cast<const char*>(&kWaitDone), 1));
 }
 
+// Ticket 0 means that the connection does not wait. The charge for the wait is returned with it.
 void TcpStore::EndWait(Connection& connection) {
   if (connection.ticket == 0) return;
   for (const std::string& key : connection.awaited) {
@@ -358,6 +368,7 @@ Status TcpStore::ReplyText(Connection& connection, std::string_view text) {
   return {};
 }
 
+// Two limits: what one client leaves unread, and the memory of the whole store.
 Status TcpStore::Reserve(const Connection& connection, uint64_t bytes) const {
   const uint64_t unread_bytes = connection.output.size() - connection.sent_bytes + bytes;
   if (unread_bytes > static_cast<uint64_t>(limits_.unread_output.count())) {

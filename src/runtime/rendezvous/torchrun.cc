@@ -208,6 +208,8 @@ class Parser {
     return {};
   }
 
+  // The first word that is no flag begins the command, as with torchrun: flags after the script
+  // belong to the script.
   Status ReadArgument() {
     const std::string& word = arguments_[next_];
     if (word == "--") {
@@ -285,6 +287,8 @@ class Parser {
     return {};
   }
 
+  // A warning is given where the run differs from what the user may expect, an error where it would
+  // do something else.
   Status ApplyUnused(const Flag& flag, const std::string& value) {
     const std::string name = "--" + std::string(flag.name);
     const bool ignored = flag.unused == Unused::kWarn ||
@@ -367,6 +371,8 @@ class Parser {
   }
 
   // After "--", whatever isn't a Python script is run as it stands.
+  // Python runs with -u: buffered output would show steps late, or lose the last lines of a killed
+  // worker.
   Status BuildArgv(const std::string& default_python) {
     const std::span<const std::string> command = arguments_.subspan(next_);
     if (command.empty()) return InvalidArgument("no script given");

@@ -78,6 +78,8 @@ std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
       {"NODE_RANK", std::to_string(place.node_rank)},
       {"NODE_NUM", std::to_string(place.nodes)},
   };
+  // Values of the agent's own environment must not reach the workers: the agent may itself run
+  // under a launcher.
   for (const auto& [name, value] : ours) base[name] = value;
   base.erase("TORCHELASTIC_ERROR_FILE");  // an outer launcher's, never ours
   if (!place.error_file.empty()) base["TORCHELASTIC_ERROR_FILE"] = place.error_file;
@@ -89,6 +91,8 @@ std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
   if (!older || place.torch_version.empty()) {
     base.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   }
+  // As torchrun does: each of several workers on a node would otherwise start a thread for every
+  // core.
   if (place.local_ranks > 1) base.try_emplace("OMP_NUM_THREADS", "1");
   return base;
 }
@@ -106,6 +110,9 @@ std::vector<std::string> WorkerArgv(std::vector<std::string> argv, uint32_t loca
   return argv;
 }
 
+// Two forms: PyTorch writes an object with the text and the time under "extraInfo", other programs
+// a text with the time beside it. A file of another form is an error, and the exit code is reported
+// without it.
 Result<WorkerError> ParseErrorFile(std::string_view json) {
   if (json.size() > kMaxErrorFileBytes) {
     return ResourceExhausted("an error file of " + std::to_string(json.size()) + " bytes");

@@ -59,6 +59,7 @@ Status ClusterScheduler::Check(const proto::SchedulingConfiguration& configurati
 
 Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configuration,
                                    Instant now) {
+  // A restart with an unchanged file must not lose the limits that operators have set since.
   if (configuration.text() == configured_.text() &&
       configuration.cluster_text() == configured_.cluster_text()) {
     return {};
@@ -80,6 +81,8 @@ void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
   if (!node.joined || !(node.facts == facts)) changed_ = due_ = true;
   node.joined = true;
   node.facts = facts;
+  // The scheduler's topology is made anew at the next round if `changed_` is set, and then takes
+  // all conditions from nodes_.
   if (node.condition == condition) return;
   NoteProbation(name, node, now);
   node.condition = condition;
@@ -111,6 +114,7 @@ std::string ClusterScheduler::Contradiction(const std::string& name) const {
   return joined == nodes_.end() ? "" : cluster_.Contradiction(name, joined->second.facts);
 }
 
+// One number for all nodes, because the scheduler compares shapes across the cluster.
 uint32_t ClusterScheduler::SlotsPerAccelerator() const {
   uint32_t most = 1;
   for (const auto& [name, node] : nodes_) most = std::max(most, node.facts.slots);
@@ -162,6 +166,8 @@ void ClusterScheduler::Rebuild(Instant now) {
   whole_ = whole_ || slots != slots_per_accelerator_ || !reservations_.empty();
   slots_per_accelerator_ = slots;
   NoteProbations(now);
+  // The cost of Extend does not grow with the number of requests. It is for a node that joins;
+  // other changes need TakeOver.
   if (whole_ || !scheduler_ || !scheduler_->Extend(*topology)) TakeOver(*std::move(topology), now);
   ForEachKnownNode([&](const std::string& name, Node& node, scheduler::NodeIndex index) {
     const NodeCondition condition = ConditionFor(node);
@@ -217,6 +223,9 @@ Result<JobRequest> ClusterScheduler::RequestOf(const Request& request) const {
   return RequestOf(request.job, &scheduler_->topology(), &request.tolerance.names);
 }
 
+// Changes nothing, so the topology is made here if the next round would make another one. The order
+// of the checks is that of their messages: first the request itself, then devices, limits, and the
+// cluster as a whole.
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   Result<spec::Topology> made = NotFound("the scheduler's own");
   if (!scheduler_ || changed_) made = MakeTopology(reservations_);
@@ -246,6 +255,8 @@ void ClusterScheduler::Submit(const proto::Job& job, Instant now, Instant eligib
 }
 
 void ClusterScheduler::Offer(const std::string& id, Request& request, Instant now) {
+  // Without reservations first: a job that only a reservation keeps from its nodes is not set
+  // aside, since the reservation ends.
   const Result<JobRequest> whole = RequestOf(request.job, &scheduler_->topology(), nullptr);
   const Status fits = whole.ok() ? scheduler_->CheckSubmission(*whole) : whole.status();
   request.aside = fits.message();
@@ -308,6 +319,7 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
   request.job = Slim(job);
   due_ = whole_ = true;
   if (!scheduler_ || changed_) return;  // the next round offers it
+  // The changed job may fit now.
   if (!request.aside.empty()) return Offer(job.id(), request, now);
   SendAgain(request, now);
   UpdateTolerance(found->first, request, now);
@@ -331,6 +343,8 @@ void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& 
   OfferAside(now);
 }
 
+// What the reservations need to know of a job: who it belongs to, when it is expected to end, and
+// where it runs.
 Occupant ClusterScheduler::OccupantOf(const proto::Job& job, Instant now) const {
   Occupant occupant;
   if (reservations_.empty()) return occupant;
@@ -499,6 +513,8 @@ bool ClusterScheduler::Due(Instant now) const {
   return next.has_value() && *next <= now;
 }
 
+// Everything that time changes is applied before the round, in a fixed order, so that the result
+// depends on the calls alone.
 std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
   AdvanceReservations(now);
   UpdateTolerances(now);
@@ -530,6 +546,8 @@ std::optional<Instant> ClusterScheduler::NextDeadline() const {
   if (const auto change = reservations_.NextChange()) consider(*change);
   if (!tolerances_end_.empty()) consider(tolerances_end_.begin()->first);
   if (!next) return std::nullopt;
+  // A deadline that is due again after each round would otherwise make the controller step without
+  // a pause.
   return std::max(*next, *last_round_ + kLeastPause);
 }
 
@@ -539,6 +557,8 @@ bool ClusterScheduler::AssignsDevices(const std::string& node) const {
          cluster_.KnowsDevices(node, known->second.facts.slots);
 }
 
+// By rank, with empty names for ranks that have lost their node, so that a place keeps its meaning
+// while it is repaired.
 std::vector<Place> ClusterScheduler::PlacesOf(const JobId& job) const {
   std::vector<Place> places;
   if (!scheduler_) return places;
@@ -613,6 +633,7 @@ std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
   return scheduler_->Copy();
 }
 
+// For what-if questions: the copy shares nothing with this object.
 ClusterScheduler ClusterScheduler::Clone() const {
   ClusterScheduler copy;
   copy.configuration_ = configuration_;
@@ -696,6 +717,8 @@ std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
   return all;
 }
 
+// Guarantees are checked only when nothing is pending: between a report and the next round they may
+// be unmet.
 Status ClusterScheduler::CheckInvariants() const {
   if (!scheduler_) return {};
   RETURN_IF_ERROR(scheduler_->CheckInvariants());

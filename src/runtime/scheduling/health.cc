@@ -30,6 +30,8 @@ void ClusterScheduler::NoteProbation(const std::string& name, Node& node, Instan
   if (const auto index = scheduler_->topology().Find(name)) NoteProbation(*index, node, now);
 }
 
+// The scheduler's condition shows one state at a time; a cordon or a loss replaces `suspect`. The
+// node's own record keeps it until the health has recovered.
 void ClusterScheduler::NoteProbation(scheduler::NodeIndex index, Node& node, Instant now) {
   const uint16_t health = scheduler_->state().health(index);
   // No file changes the standard bound.
@@ -143,6 +145,8 @@ void ClusterScheduler::TrustLink(const std::string& level, const std::string& na
   due_ = true;
 }
 
+// Each time that the node was taken back before its health had recovered makes the next pause four
+// times as long, up to a bound.
 Duration ClusterScheduler::ProbationOf(const Node& node) const {
   return kProbationPause * (int64_t{1} << (2 * std::min(node.readmitted, kMostDoublings)));
 }
@@ -182,6 +186,8 @@ void ClusterScheduler::Readmit(Instant now) {
   if (blocked.empty()) return;
   readmit_at_ = next;
   if (candidates.empty()) return;
+  // A trial with all candidates shows which of them a waiting job would use. Only those are taken
+  // back; the others stay on probation, because nobody needs them.
   scheduler::Scheduler trial = scheduler_->Copy();
   for (const std::string& name : candidates) {
     trial.Apply(scheduler::NodeChanged{name, NodeCondition::kReady}, now);

@@ -113,6 +113,8 @@ Status ReadShare(const proto::Job& job, GroupRequest& group) {
   return {};
 }
 
+// Workers of a node are rounded up to whole accelerators, or are a share of one. The exact number
+// of slots is counted beside it, so rounding never lets a node have more workers than slots.
 Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupRequest& group) {
   const uint32_t accelerators = (workers + slots_per_accelerator - 1) / slots_per_accelerator;
   if (accelerators > spec::kMaxDevices) {
@@ -136,6 +138,8 @@ bool NamesProperties(const proto::Scheduling& asked) {
          !asked.selector().empty() || !asked.tolerates().empty();
 }
 
+// Without a topology the request is only checked for its form; names are resolved once there is
+// one.
 Status ReadProperties(const proto::Scheduling& asked, const RequestContext& context,
                       GroupRequest& group) {
   constexpr int64_t kMaxMib = std::numeric_limits<int32_t>::max();
@@ -276,6 +280,8 @@ Status ReadRails(const proto::Scheduling& asked, const RequestContext& context,
 
 }  // namespace
 
+// The order matters: later parts read what earlier ones have set, such as the required level and
+// the number of devices.
 Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context) {
   const proto::Scheduling& asked = job.scheduling();
   JobRequest request;

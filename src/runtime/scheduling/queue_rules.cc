@@ -23,6 +23,7 @@ bool IsLimit(double amount) {
 
 }  // namespace
 
+// A limit below the guarantee would promise what it forbids.
 Status CheckNewLimit(const spec::ControllerSpec& configuration, const std::string& name,
                      const proto::Amounts& limit) {
   const auto queue = std::find_if(configuration.queues.begin(), configuration.queues.end(),
@@ -77,6 +78,7 @@ std::vector<const spec::QueueSpec*> QueuesOf(const spec::ControllerSpec& configu
   return spec::PathOf(configuration.queues, name.empty() ? configuration.default_queue : name);
 }
 
+// The strictest limit on the path to the root applies.
 const spec::QueueSpec* RunTimeQueueOf(const spec::ControllerSpec& configuration,
                                       const proto::Job& job) {
   const spec::QueueSpec* least = nullptr;
@@ -87,6 +89,7 @@ const spec::QueueSpec* RunTimeQueueOf(const spec::ControllerSpec& configuration,
   return least;
 }
 
+// Each queue on the path to the root may restrict who submits.
 Status CheckRights(const spec::ControllerSpec& configuration, const proto::Job& job) {
   const std::string& user = job.scheduling().owner();
   for (const spec::QueueSpec* queue : QueuesOf(configuration, job)) {
@@ -110,6 +113,7 @@ Status CheckRights(const spec::ControllerSpec& configuration, const proto::Job& 
                             ": use another queue, or resume from the last checkpoint later");
 }
 
+// Compares the smallest size of the job: an elastic job may run below its largest one.
 Status CheckLimits(const std::vector<spec::QueueSpec>& queues,
                    const scheduler::JobRequest& request) {
   const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);

@@ -80,6 +80,9 @@ class Changer {
     return NotFound("no live job with the id '" + Printable(id, 80) + "'" + DidYouMean(id, known));
   }
 
+  // A name may be a node's or a domain's on any level, and the declaration also names nodes that
+  // have not joined. Only a name with one meaning is accepted. The entry "node" is set and not
+  // extended, because a node that has joined is usually declared too.
   Status Drain(const WhatIfChange& change) {
     std::set<std::string> known;
     std::map<std::string, std::vector<std::string>> found;  // nodes by level
@@ -116,6 +119,7 @@ class Changer {
     return {};
   }
 
+  // The exact name counts first; otherwise any case is accepted if it is unambiguous.
   Result<uint16_t> ModelOf(const spec::ClusterDeclaration& cluster, const std::string& name) const {
     std::set<std::string> known;
     std::vector<uint16_t> alike;
@@ -130,6 +134,8 @@ class Changer {
                     DidYouMean(name, known));
   }
 
+  // Without a leaf the new nodes get a domain of their own on every level, so that no existing
+  // domain grows.
   Result<std::vector<std::string>> DomainsOf(const spec::ClusterDeclaration& cluster,
                                              const std::string& leaf) const {
     std::set<std::string> known;
@@ -146,6 +152,8 @@ class Changer {
     return std::vector<std::string>(cluster.levels.size(), own);
   }
 
+  // The new nodes are alike an existing kind of node with this model if there is one, so that host
+  // resources are realistic.
   Status Add(const WhatIfChange& change) {
     if (!scheduler_.cluster().declaration()) {
       return FailedPrecondition(
@@ -202,6 +210,7 @@ class Changer {
     return NotFound("there is no queue '" + Printable(name, 63) + "'" + DidYouMean(name, known));
   }
 
+  // Amounts of accelerators are in thousandths, and accelerators are the first dimension.
   Status Guarantee(const WhatIfChange& change) {
     RETURN_IF_ERROR(CheckQueue(change.subject));
     spec::ControllerSpec configuration = scheduler_.configuration();
@@ -211,6 +220,7 @@ class Changer {
     return scheduler_.Reconfigure(std::move(configuration), scheduler_.cluster().declaration());
   }
 
+  // A limit is set as a whole: the other amounts keep their present values.
   Status Limit(const WhatIfChange& change) {
     RETURN_IF_ERROR(CheckQueue(change.subject));
     proto::Amounts limit;
@@ -270,6 +280,8 @@ class Player {
     for (const std::string& id : jobs) running_.erase(id);
   }
 
+  // From event to event: the end of a job, or a deadline of the scheduler. Nothing happens between
+  // two of them, so the time that is played does not determine the cost.
   void Run() {
     const Instant end = now_ + options_.horizon;
     for (Instant at = now_; !cut_;) {
@@ -315,12 +327,14 @@ class Player {
     return true;
   }
 
+  // The earliest of the scheduler's deadlines and the expected ends of running jobs.
   std::optional<Instant> NextAfter(Instant at) const {
     auto next = scheduler_.NextDeadline();
     for (const auto& [id, since] : running_) {
       const Instant end = since + left_.at(id);
       next = next ? std::min(*next, end) : end;
     }
+    // Time advances in each iteration, so the loop ends at the horizon at the latest.
     if (next) next = std::max(*next, at + Duration(1));
     return next;
   }
@@ -373,9 +387,11 @@ class Player {
     const auto outlook = scheduler_.OutlookOf(id);
     if (!outlook) return;
     Note(id.value(), *outlook);
+    // Only at the first start. A job that was suspended keeps the rest that Stop computed.
     left_[id.value()] = std::max(kLeastRun, outlook->length);
   }
 
+  // A suspended job continues where it was, so only the rest of its length is left.
   void Stop(const std::string& id, Course& course, Instant at) {
     const auto since = running_.find(id);
     if (since == running_.end()) return;
@@ -414,6 +430,8 @@ class Comparison {
       row.after = is;
       return row;
     };
+    // A job has at most one row: the first effect in this order counts, since the later ones often
+    // follow from it.
     if (!after.aside.empty() && before->aside.empty()) {
       row.reason = after.aside;
       return with(Effect::kCannotRun, Known(before->starts), std::nullopt);

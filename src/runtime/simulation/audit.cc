@@ -10,6 +10,8 @@ void Audit::Violate(std::string what) {
   if (violations_.size() < kEnough) violations_.push_back(std::move(what));
 }
 
+// `lineage_` has one entry for each step that counts, with the attempt that took it. A restore cuts
+// it at the restored step.
 void Audit::AttemptBegins(uint64_t attempt, uint64_t restored_step) {
   if (attempt <= attempt_) {
     return Violate("attempt " + std::to_string(attempt) + " begins after attempt " +
@@ -50,6 +52,8 @@ void Audit::Over(Instant at) {
   over_ = true;
 }
 
+// Kept apart from the controller's own accounting, from the notifications alone, so that an error
+// in one of them shows as a difference.
 void Audit::Holds(const std::string& job, Instant at, uint32_t ranks) {
   held_ += AcceleratorTime{all_held_ranks_} * (at - held_until_).count();
   held_until_ = at;

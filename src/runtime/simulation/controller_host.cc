@@ -217,6 +217,8 @@ void ControllerHost::Feed(const proto::Event& event) {
   ArmTick();
 }
 
+// A deadline may move while a tick is planned. A tick that is no longer the planned one has no
+// effect, and the next one is planned when the deadline is known.
 void ControllerHost::ArmTick() {
   const auto deadline = controller_.NextDeadline();
   if (!deadline.has_value() || (tick_.has_value() && *tick_ <= *deadline)) return;
@@ -236,6 +238,8 @@ void ControllerHost::ArmTick() {
   });
 }
 
+// A message belongs to the stream on which it was sent. If the stream breaks while the message is
+// on its way, the message is lost, and the agent's outbox sends it again.
 void ControllerHost::ToController(size_t index, proto::FromAgent message) {
   SimNode& node = world_.nodes[index];
   if (!node.connected || !message.has_event()) return;

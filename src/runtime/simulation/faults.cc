@@ -16,12 +16,15 @@ constexpr double kDuringRecovery = 0.15;  // a second one within the next half m
 
 }  // namespace
 
+// Faults are a Poisson process: the time to the next one is exponential, and its kind is drawn in
+// proportion to the rates. The rates are those of 2,048 nodes, scaled to this cluster.
 void FaultInjector::PlanFault() {
   double rate_per_s = 0;
   for (const FaultRate& rate : kFaultRates) rate_per_s += rate.per_54_days;
   rate_per_s *= world_.options.fault_factor * static_cast<double>(world_.options.nodes) / 2048 /
                 (54.0 * 86'400);
   if (!(rate_per_s > 0)) return;
+  // The bound keeps the time representable when the rates are very small.
   const double wait_s = std::min(world_.random.Exponential(1 / rate_per_s), 1e8);
   world_.queue.After(DurationFromSeconds(wait_s), [this] {
     PlanFault();
@@ -57,6 +60,7 @@ void FaultInjector::PlanFlap() {
   });
 }
 
+// A node of the present attempt, because a fault elsewhere would seldom have an effect.
 std::optional<size_t> FaultInjector::PickGangNode() {
   if (world_.attempt.places.empty()) return std::nullopt;
   auto place = world_.attempt.places.begin();
@@ -84,6 +88,7 @@ void FaultInjector::Strike(FaultKind kind) {
   }
   if (kind == FaultKind::kDiskFlip) {
     if (world_.disk.empty()) return;
+    // The newest checkpoint, because a recovery reads that one first.
     world_.disk.rbegin()->second.second = true;
     return count();
   }

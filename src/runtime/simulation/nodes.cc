@@ -13,6 +13,8 @@
 
 namespace longhaul::runtime::simulation {
 
+// A new life of the agent. Everything that was planned for the earlier one compares the life and
+// has no effect.
 void SimNodes::Boot(size_t index) {
   SimNode& node = world_.nodes[index];
   CHECK(node.core == nullptr);
@@ -52,6 +54,7 @@ void SimNodes::Crash(size_t index, bool silent) {
                      [this, event] { host_.Feed(event); });
 }
 
+// An effect can end the agent (KillNode), so it is looked up again before each of them.
 void SimNodes::Input(size_t index, const AgentInput& input) {
   if (world_.nodes[index].core == nullptr) return;
   std::vector<AgentEffect> effects = world_.nodes[index].core->Step(input, world_.queue.now());
@@ -131,6 +134,7 @@ void SimNodes::SendTo(size_t index, const SendCopies& order) {
         } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
           answer.error = "the hash differs before it is sent";
         } else {
+          // Keys are (step, rank), so from the end the newest step of a rank comes first.
           auto& copies = world_.nodes[peer->second].copies;
           for (const uint32_t rank : order.ranks) {
             copies[{order.step, rank}] = false;
@@ -172,6 +176,8 @@ void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
       });
 }
 
+// A stopped process does not handle a signal until it is continued, except SIGKILL. A hung one
+// ignores SIGTERM.
 void SimNodes::SignalTo(size_t index, const WorkerId& id, int signal) {
   const auto found = world_.nodes[index].workers.find(id);
   if (found == world_.nodes[index].workers.end()) return;
@@ -181,6 +187,7 @@ void SimNodes::SignalTo(size_t index, const WorkerId& id, int signal) {
     worker.stopped = false;
     const bool counts = !world_.IsRival(id) && id.attempt == world_.attempt.attempt;
     if (counts && !worker.hung) --world_.attempt.stopped;
+    // The signal that arrived while the process was stopped takes effect now.
     if (worker.pending_signal != 0)
       return Die(index, id, 143, 0, world_.Around(std::chrono::milliseconds(5)));
     if (counts && world_.attempt.stopped == 0) training_.ContinueStretch();
@@ -218,12 +225,14 @@ void SimNodes::Die(size_t index, const WorkerId& id, int exit_code, int signal, 
   });
 }
 
+// Whether the write succeeds is decided when it begins.
 void SimNodes::Persist(size_t index, const PersistPieces& order) {
   SimNode& node = world_.nodes[index];
   PiecesPersisted answer{order.job, order.attempt, order.step, {}, world_.options.physics.persist,
                          "",        false};
   const bool good = world_.Holds(node, order.step) && !node.damaged.contains(order.step);
   if (!good) answer.error = "the snapshot in memory failed its checksum";
+  // A step that the memory no longer holds was replaced by newer ones; that is no damage.
   answer.overtaken = !world_.Holds(node, order.step);
   for (const uint32_t rank : order.ranks) {
     auto& file = answer.files.emplace_back();
@@ -247,6 +256,7 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
       [this, index, life = world_.nodes[index].life, order] {
         if (world_.nodes[index].life != life) return;
         const proto::CommitSnapshot& commit = order.commit;
+        // A rollback lowers the present step, so the highest one that was ever reached counts too.
         if (commit.step() > world_.audit.step() && commit.step() > world_.audit.highest_step()) {
           world_.audit.Violate("committed step " + std::to_string(commit.step()) +
                                " was never taken");
@@ -256,6 +266,8 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
           served.insert(file.rank());
           served.insert(file.also().begin(), file.also().end());
         }
+        // A file may serve several ranks (`also`); together the files must serve all of them, or
+        // the checkpoint cannot be restored.
         if (world_.options.sharded && served.size() != commit.world()) {
           world_.audit.Violate("step " + std::to_string(commit.step()) +
                                " is committed with the state of " + std::to_string(served.size()) +

@@ -26,6 +26,8 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   if (found == world_.nodes[index].workers.end()) return;
   SimWorker& worker = found->second;
   worker.phase = phase;
+  // The first worker of a higher attempt begins it. Events of the earlier one that are still in the
+  // queue compare the attempt and have no effect.
   if (phase == proto::PhaseEntered::START_UP && id.attempt > world_.attempt.attempt) {
     const uint64_t before = world_.attempt.attempt;
     world_.attempt = SimAttempt();
@@ -47,6 +49,7 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
       world_.audit.Violate("ranks of attempt " + std::to_string(id.attempt) +
                            " are of different worlds");
     }
+    // A mix of steps is the error that no rank can detect by itself, so the witness checks it here.
     if (worker.start->restore().step() != world_.attempt.restored) {
       world_.audit.Violate("ranks of attempt " + std::to_string(id.attempt) +
                            " restore different steps");
@@ -240,6 +243,8 @@ void SimTraining::StopStretch() {
   if (world_.attempt.stopped++ == 0) world_.attempt.stopped_at = world_.queue.now();
 }
 
+// The time for which a worker was stopped extends the step of all: none passes the next collective
+// before it.
 void SimTraining::ContinueStretch() {
   const Duration stopped = world_.queue.now() - world_.attempt.stopped_at;
   world_.attempt.ends += stopped;
@@ -251,6 +256,8 @@ void SimTraining::ContinueStretch() {
                      });
 }
 
+// Seal and ReportSteps lead to commands and faults, which may end the attempt, so it is compared
+// after each.
 void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bool snapshot) {
   if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
   if (world_.attempt.stopped > 0) {
@@ -312,6 +319,7 @@ void SimTraining::Seal() {
     if (!world_.in_attempt[i]) world_.nodes[i].last_missed_seal = world_.sealed;
   }
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
+  // Memories hold the newest two snapshots, so the older of them is replaced.
   older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, world_.attempt.places};
   if (world_.Aggregated()) {
     proto::Event event;

@@ -25,6 +25,8 @@ constexpr uint64_t kLargestConfiguration = 1 << 20;
 constexpr Duration kLeavingPoll = std::chrono::milliseconds(20);
 
 // The address others connect to, with the port in use.
+// Port 0 in the options means any free port, so the address that others use is known only after the
+// socket listens.
 std::string WithPort(const std::string& address, uint16_t port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
 }
@@ -116,6 +118,8 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   loop_options.violation_path = directory + "/violation.txt";
   loop_options.kill_controller = options.kill_controller;
   loop_options.on_violation = options.on_violation;
+  // The order of the parts: the log is replayed before anything listens, the servers exist before
+  // the loop runs, and the endpoint file is written last, when requests are answered.
   ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
 
   AgentGatewayOptions gateway_options;
@@ -197,6 +201,7 @@ void ControllerService::StopJobs(const std::string& reason, Duration limit) {
   }
 }
 
+// The reverse order of the start. The feed is closed first, so that streams of events end.
 void ControllerService::Stop() {
   if (feed_ != nullptr) feed_->Close();
   if (rest_ != nullptr) rest_->Stop();

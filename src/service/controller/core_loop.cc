@@ -22,6 +22,8 @@ constexpr auto kAnswerLimit = seconds(10);
 
 }  // namespace
 
+// A deadline that a tick does not move would make the loop spin and fill the log with ticks, so it
+// counts as a violation.
 Status CheckTickWorked(std::optional<Instant> before, std::optional<Instant> after, Instant now) {
   if (!before.has_value() || before != after || *after > now) return Status();
   return InternalError("the deadline " + std::to_string(ToNanoseconds(*after)) +
@@ -43,6 +45,8 @@ Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& option
 Status CoreLoop::Replay() {
   const uint64_t all = log_.last_sequence();
   Instant last_report = io::MonotonicNow();
+  // The commands and notifications of replayed events are dropped: they were sent, or the agents
+  // receive the equivalent when they join again.
   RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const proto::Event& event) {
     core_.Step(event, now);
     if (io::MonotonicNow() - last_report > seconds(1)) {
@@ -54,10 +58,14 @@ Status CoreLoop::Replay() {
   }));
   now_ = log_.last_instant();
   logged_events_ = all;
+  // Checked once at the end and not after each event, because each event was checked before it was
+  // logged.
   const Status invariants = core_.CheckInvariants();
   return invariants.ok() ? Status() : invariants.WithContext("the replayed state is wrong");
 }
 
+// The first event of this life. It carries the configuration, so that the log contains everything
+// on which the state depends.
 void CoreLoop::Start(AgentPort& port) {
   port_ = &port;
   Item started;
@@ -67,6 +75,7 @@ void CoreLoop::Start(AgentPort& port) {
   thread_ = std::thread([this] { Run(); });
 }
 
+// Answers are called without the lock, because they run the code of callers.
 void CoreLoop::Stop() {
   std::deque<Item> dropped;
   {
@@ -147,6 +156,7 @@ void CoreLoop::Run() {
 // core whose every event is logged.
 std::deque<CoreLoop::Item> CoreLoop::TakeBatch(bool& tick_due) {
   std::unique_lock lock(mutex_);
+  // Only this thread changes the core, so it reads the core without core_mutex_.
   const std::optional<Instant> deadline = core_.NextDeadline();
   while (!stopped_ && queue_.empty()) {
     Duration wait = kLongestWait;
@@ -172,6 +182,8 @@ std::deque<CoreLoop::Item> CoreLoop::TakeBatch(bool& tick_due) {
 }
 
 void CoreLoop::Process(std::deque<Item> items, bool tick_due) {
+  // The batch is the look alone, and everything before it is in the log. The caller therefore never
+  // reports a state that a crash could undo.
   if (!items.empty() && items.front().look) {
     items.front().look(core_);
     if (!tick_due) return;
@@ -186,6 +198,8 @@ void CoreLoop::Process(std::deque<Item> items, bool tick_due) {
     }
     if (tick_due && outcome.violation.ok()) Tick(outcome);
   }
+  // Nothing of the batch is released before it is in the log: a command that an agent has carried
+  // out, or an answer that a user has read, must not be forgotten by a restart.
   if (!outcome.violation.ok()) ReportViolation(outcome);
   const uint64_t first_sequence = log_.last_sequence() + 1;
   if (!outcome.violation.ok() || !Write(outcome)) {
@@ -231,6 +245,8 @@ void CoreLoop::Tick(Outcome& outcome) {
 }
 
 void CoreLoop::Record(const proto::Event& event, Outcome& outcome) {
+  // The log's instants never go back, whatever the clock does. A replay steps the core with the
+  // logged instant, so it takes the same decisions.
   now_ = std::max(now_, io::Now());
   runtime::Actions actions = core_.Step(event, now_);
   outcome.violation = core_.CheckInvariants();
@@ -239,6 +255,9 @@ void CoreLoop::Record(const proto::Event& event, Outcome& outcome) {
   outcome.kill_controller = outcome.kill_controller || actions.kill_controller;
 }
 
+// The core has taken the events already, so giving up would leave the state ahead of the log. The
+// write is repeated until it succeeds or the loop stops; meanwhile Health() reports the reason and
+// Apply refuses new requests.
 bool CoreLoop::Write(const Outcome& outcome) {
   while (true) {
     const Status status = log_.Append(outcome.entries);
@@ -258,6 +277,8 @@ bool CoreLoop::Write(const Outcome& outcome) {
   }
 }
 
+// Commands before acknowledgements before answers: an agent that receives the acknowledgement of an
+// event has the commands that follow from it on the same stream already.
 void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
   for (const auto& [node, command] : outcome.commands) port_->Deliver(node, command);
   for (const auto& [node, life] : outcome.acknowledged) {
@@ -268,6 +289,8 @@ void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
     auto& written = outcome.entries[i].notifications;
     const size_t kept = std::min<size_t>(written.size(), kNotificationsPerEvent);
     for (size_t n = 0; n < kept; ++n) {
+      // The id of a notification follows from the event's number, so a client that reconnects after
+      // a restart continues at the same place.
       notifications.push_back(
           {(first_sequence + i) * kNotificationsPerEvent + n, std::move(written[n])});
     }

@@ -88,12 +88,14 @@ std::string PeerOf(const std::string& address) {
   return address.substr(0, end);
 }
 
+// The rest of the descriptors is for files, the database and agents.
 size_t ConnectionLimit(size_t wanted) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
   return std::clamp<size_t>(static_cast<size_t>(files.rlim_cur) / 2, 1, wanted);
 }
 
+// A name may have several addresses; the first one on which the server can listen is used.
 Result<io::Listener> Listen(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -149,6 +151,8 @@ void HttpServer::StartThreads() {
 
 HttpServer::~HttpServer() { Stop(); }
 
+// The order matters. First no new connection is accepted, then the pool ends, whose handlers may
+// still post answers to the loop, and only then the connections are closed.
 void HttpServer::Stop() {
   if (!thread_.joinable()) return;
   loop_->Post([this] {
@@ -167,6 +171,8 @@ void HttpServer::Stop() {
   thread_.join();
 }
 
+// A bounded number in one turn of the loop, so that many new connections at once do not delay the
+// ones that are served.
 void HttpServer::Accept() {
   for (int i = 0; i < kAcceptsATurn; ++i) {
     Result<std::optional<io::Fd>> socket = io::Accept(listener_.fd);
@@ -193,6 +199,8 @@ void HttpServer::OnAcceptFailed(const Status& reason) {
   });
 }
 
+// On any failure the socket is closed by its destructor. A connection counts for its peer only once
+// it is registered.
 void HttpServer::Take(io::Fd socket) {
   const Result<std::string> address = io::PeerAddress(socket);
   if (!address.ok()) return;  // it has gone already
@@ -225,6 +233,8 @@ bool HttpServer::MakeRoom(const std::string& peer) {
   return connections_.size() < limits_.connections || EvictAny();
 }
 
+// Only connections that wait for a head, or that are closing, may be evicted: a request that has
+// begun is completed.
 bool HttpServer::EvictOldest(Peer& peer) {
   if (peer.waiting.empty()) return false;
   const uint64_t oldest = peer.waiting.begin()->second;
@@ -234,6 +244,8 @@ bool HttpServer::EvictOldest(Peer& peer) {
 }
 
 bool HttpServer::EvictAny() {
+  // The peer with the most waiting connections loses one, so a peer that opens many does not
+  // displace others.
   const auto most =
       std::max_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
         return a.second.waiting.size() < b.second.waiting.size();
@@ -250,6 +262,8 @@ void HttpServer::SetPhase(Connection& connection, Phase phase, Duration limit) {
     peer.waiting.emplace(connection.waiting_order, connection.id);
   }
   connection.phase = phase;
+  // The limit covers the whole phase and does not begin anew with each byte, so that a client that
+  // sends a byte a second gains nothing.
   connection.deadline = io::MonotonicNow() + limit;
   // Bytes that nothing takes would be reported again and again.
   loop_->WantRead(connection.fd.get(), phase != Phase::kHandling && phase != Phase::kSending);
@@ -280,6 +294,7 @@ void HttpServer::OnReady(uint64_t id, bool readable, bool writable) {
   }
 }
 
+// During a handshake, reading may require a write. The loop reports writability only then.
 Result<std::optional<size_t>> HttpServer::ReceiveSome(Connection& connection,
                                                       std::span<std::byte> buffer) {
   if (connection.tls == nullptr) return io::ReceiveSome(connection.fd, buffer);
@@ -336,6 +351,9 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
   if (refusal.has_value()) return RefuseAndClose(connection, *refusal);
   request.peer = connection.address;
   connection.keep_alive = request.keep_alive;
+  // Before the body is received, so that a client without a valid token cannot make the server
+  // store one. A body that is not read makes the rest of the connection unusable, so it is closed
+  // then.
   std::optional<HttpAnswer> early = handler_.Admit(request);
   if (early.has_value()) {
     if (request.body_bytes > 0) return AnswerAndClose(connection, *std::move(early));
@@ -361,6 +379,8 @@ void HttpServer::TakeHead(Connection& connection, size_t head_bytes) {
   TakeBody(connection);
 }
 
+// Called after each receipt until the body is complete. Bytes beyond it belong to the next request
+// and stay in `in`.
 void HttpServer::TakeBody(Connection& connection) {
   const size_t bytes = connection.request.body_bytes;
   if (connection.in.size() < bytes) return;
@@ -370,6 +390,8 @@ void HttpServer::TakeBody(Connection& connection) {
 }
 
 void HttpServer::Dispatch(Connection& connection) {
+  // The handler has no deadline; a quarter of the maximum cannot overflow when it is added to the
+  // time.
   SetPhase(connection, Phase::kHandling, Duration::max() / 4);
   const auto request = std::make_shared<HttpRequest>(std::move(connection.request));
   connection.request = HttpRequest();
@@ -467,6 +489,8 @@ void HttpServer::OnSent(Connection& connection) {
   });
 }
 
+// At most one task for each stream, so Next is never called concurrently and the queue stays
+// bounded by the number of connections.
 void HttpServer::AskStream(Connection& connection) {
   connection.asked = true;
   connection.woken = false;
@@ -479,6 +503,7 @@ void HttpServer::AskStream(Connection& connection) {
       /*bounded=*/false);  // one a stream at most
 }
 
+// The connection may have been closed while the pool computed the part.
 void HttpServer::OnPart(uint64_t id, HttpStream::Part part) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
@@ -496,6 +521,8 @@ void HttpServer::OnPart(uint64_t id, HttpStream::Part part) {
   if (connection.woken) AskStream(connection);
 }
 
+// A stream whose part is being computed or sent notes the wake-up and asks again afterwards, so no
+// notification is missed.
 void HttpServer::WakeStreams() {
   loop_->Post([this] {
     for (const uint64_t id : streams_) {
@@ -516,6 +543,7 @@ void HttpServer::Sweep() {
   for (const auto& [id, connection] : connections_) {
     if (connection->deadline < now) late.push_back(id);
   }
+  // Expire may close connections, so the late ones are collected before.
   for (const uint64_t id : late) Expire(*connections_.at(id));
   loop_->After(kSweepPeriod, [this] { Sweep(); });
 }

@@ -27,6 +27,7 @@ Bio ReadFrom(const std::string& text) {
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
+// OpenSSL would otherwise read a password from the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 // Uses the first certificate and sends the ones after it along.
@@ -65,8 +66,12 @@ Result<std::unique_ptr<TlsServerContext>> TlsServerContext::Create(const std::st
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
     return OpenSslError("TLS is not available");
   }
+  // Renegotiation and compression have had attacks, and both are unused. Without tickets and a
+  // cache no session state outlives its connection.
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  // Partial writes and a moving buffer fit a socket that does not block: the rest is sent later,
+  // possibly from another address. Released buffers keep idle connections small.
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
   if (!UseCertificates(context, certificate)) return OpenSslError("the certificate is not usable");
@@ -88,6 +93,8 @@ Result<std::unique_ptr<TlsSession>> TlsSession::Create(const TlsServerContext& c
 
 TlsSession::~TlsSession() { SSL_free(session_); }
 
+// The queue of errors belongs to the thread, and SSL_get_error reads it, so it is emptied before
+// each call.
 Result<std::optional<size_t>> TlsSession::Receive(std::span<std::byte> buffer) {
   ERR_clear_error();
   wants_write_ = false;
@@ -119,6 +126,7 @@ Result<size_t> TlsSession::Send(std::span<const std::byte> bytes) {
   return Unavailable("the client broke TLS off");
 }
 
+// Before the handshake is complete there is nothing to close, and SSL_shutdown would be an error.
 void TlsSession::Close() {
   if (SSL_is_init_finished(session_) != 0) (void)SSL_shutdown(session_);
   ERR_clear_error();

@@ -62,12 +62,15 @@ std::optional<HttpRefusal> RefuseForeignOrigin(const HttpRequest& request, bool 
                  ? "the request has no Host header, expected HOST or HOST:PORT"
                  : "the header Host is " + Shown(host) + ", expected one HOST or HOST:PORT"};
   }
+  // Against DNS rebinding: a web page can point its own name at 127.0.0.1, and the browser then
+  // treats this server as the page's own origin. The Host header still has the page's name.
   if (loopback_only && !IsLoopback(*name)) {
     return HttpRefusal{403, "the header Host is " + Shown(host) +
                                 ", but this server has only the names localhost, 127.0.0.1 and "
                                 "[::1]: use one of them, or start the controller with "
                                 "--behind-proxy if a proxy in front of it has that name"};
   }
+  // A browser adds Origin to requests of web pages that could change something. Programs send none.
   const std::string origin = request.Header("origin");
   if (!origin.empty() && !EqualIgnoringCase(origin, "http://" + host) &&
       !EqualIgnoringCase(origin, "https://" + host)) {
@@ -75,6 +78,7 @@ std::optional<HttpRefusal> RefuseForeignOrigin(const HttpRequest& request, bool 
         403, "the request comes from a web page of another origin (Origin: " + Shown(origin) +
                  ", Host: " + Shown(host) + "): such pages may not use this API"};
   }
+  // Covers requests for which a browser sends no Origin, such as a GET for an image.
   const std::string site = request.Header("sec-fetch-site");
   const bool foreign = site == "cross-site" || site == "same-site";
   // Following a link is not a request by the page, which never sees the answer.

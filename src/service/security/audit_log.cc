@@ -32,6 +32,8 @@ AuditEntry RefusedEntry(const std::string& from, const std::string& did, int sta
   return entry;
 }
 
+// Values that come from clients are cut and made printable, so that nobody can forge a line or fill
+// the disk with one.
 std::string AuditLine(const AuditEntry& entry, uint64_t unlogged, Instant now) {
   nlohmann::ordered_json json = {{"at", ToString(now)}};
   if (!entry.who.name.empty()) {
@@ -47,6 +49,8 @@ std::string AuditLine(const AuditEntry& entry, uint64_t unlogged, Instant now) {
   return json.dump() + "\n";
 }
 
+// A token bucket: kBurst refusals at once, then one for each kPeriod. Refused requests need no
+// credentials, so without a limit anybody could fill the log and rotate away what matters.
 bool RefusalLimit::Admit(Instant now) {
   if (left_ == kBurst) refilled_ = now;
   // A clock that was set back gives nothing and takes nothing.
@@ -64,6 +68,8 @@ bool RefusalLimit::Admit(Instant now) {
 
 uint64_t RefusalLimit::TakeUnlogged() { return std::exchange(unlogged_, 0); }
 
+// O_NOFOLLOW and CheckPrivate: in a directory that others can write, a link could direct the log
+// into another file.
 Status AuditLog::Open() {
   const Status usable = io::CheckPrivate(path_);
   if (!usable.ok() && usable.code() != Code::kNotFound) return usable;
@@ -74,6 +80,8 @@ Status AuditLog::Open() {
   return {};
 }
 
+// A failure is logged once and does not refuse the request: a full disk must not lock
+// administrators out.
 void AuditLog::Record(const AuditEntry& entry, Instant now) {
   const std::lock_guard lock(mutex_);
   if (entry.status >= kFirstRefused && !refusals_.Admit(now)) return;
@@ -95,6 +103,8 @@ Status AuditLog::Write(const std::string& line) {
 
 Status AuditLog::Rotate() {
   const auto numbered = [this](int number) { return path_ + "." + std::to_string(number); };
+  // From the oldest to the newest, so that each name is free when it is needed. The oldest file is
+  // replaced.
   for (int number = limits_.files - 2; number >= 0; --number) {
     const Status moved =
         io::PosixFileSystem().Rename(number == 0 ? path_ : numbered(number), numbered(number + 1));

@@ -41,6 +41,8 @@ using StoreContext = std::unique_ptr<X509_STORE_CTX, Deleter<X509_STORE_CTX_free
 constexpr int kSerialBytes = 16;
 constexpr int kVersion3 = 2;
 
+// OpenSSL keeps a queue of errors for each thread. It is emptied, so that a later failure does not
+// report this one.
 Status OpenSslError(const std::string& what) {
   std::array<char, 256> reason{};
   ERR_error_string_n(ERR_get_error(), reason.data(), reason.size());
@@ -94,6 +96,7 @@ bool IsP256(EVP_PKEY* key) {
          std::string_view(group.data()) == SN_X9_62_prime256v1;
 }
 
+// X.509 times have whole seconds.
 std::time_t SecondsOf(Instant at) {
   return static_cast<std::time_t>(
       std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch()).count());
@@ -118,6 +121,8 @@ bool SetCommonName(X509_NAME* target, const std::string& text) {
                                     static_cast<int>(text.size()), -1, 0) == 1;
 }
 
+// A serial number must be positive. With 126 random bits, two certificates do not share one by
+// chance.
 bool SetSerial(X509* certificate) {
   std::array<unsigned char, kSerialBytes> bytes{};
   if (RAND_bytes(bytes.data(), kSerialBytes) != 1) return false;
@@ -130,6 +135,7 @@ bool SetSerial(X509* certificate) {
 using Extensions = std::span<const std::pair<int, std::string>>;
 
 // Signs a certificate. Without an issuer it signs itself.
+// `not before` lies kClockDifference in the past, because the clocks of nodes differ.
 Result<std::string> Sign(EVP_PKEY* subject_key, const std::string& common_name, X509* issuer,
                          EVP_PKEY* issuer_key, Extensions extensions, Instant now,
                          Duration validity) {
@@ -178,6 +184,7 @@ Result<std::string> AlternativeNames(std::span<const std::string> names) {
   return Join(entries, ",");
 }
 
+// The strings of ASN.1 are not terminated, so each is taken with its length.
 std::vector<std::string> NamesOf(X509* certificate) {
   std::vector<std::string> names;
   const std::unique_ptr<GENERAL_NAMES, Deleter<GENERAL_NAMES_free>> all(static_cast<GENERAL_NAMES*>(
@@ -209,6 +216,8 @@ std::string CommonNameOf(X509* certificate) {
 }
 
 // Verifies a certificate with those between it and the authority.
+// A store with this authority alone: the authorities that the system trusts must not be able to
+// make agents or controllers. The time is an argument, as everywhere.
 Status Verify(X509* certificate, STACK_OF(X509) * between, const std::string& authority,
               int purpose, Instant now) {
   ASSIGN_OR_RETURN(const Certificate root, ParseCertificate(authority));
@@ -236,6 +245,7 @@ Result<Key> NewKey() {
 
 Result<CertificateAndKey> MakeAuthority(const std::string& name, Instant now, Duration validity) {
   const std::array<std::pair<int, std::string>, 3> extensions = {{
+      // pathlen:0: the authority signs nodes and servers, but no further authorities.
       {NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
       {NID_key_usage, "critical,keyCertSign"},
       {NID_subject_key_identifier, "hash"},
@@ -284,6 +294,9 @@ Result<std::string> MakeRequest(const std::string& key) {
   return ToText([&](BIO* bio) { return PEM_write_bio_X509_REQ(bio, request.get()); });
 }
 
+// Only the public key is taken from the request. Name, validity and use are the controller's
+// decision, so a node cannot request another name or a server's certificate. The signature of the
+// request proves that the node has the private key.
 Result<std::string> SignRequest(const CertificateAndKey& authority, const std::string& request,
                                 const std::string& node, Instant now, Duration validity) {
   const Request parsed(
@@ -329,6 +342,7 @@ Status VerifyServer(const std::string& certificates, const std::string& authorit
   const Bio bio = ReadFrom(certificates);
   const Certificate server(PEM_read_bio_X509(bio.get(), nullptr, NoPassword, nullptr));
   if (server == nullptr) return ParseCertificate(certificates).status();
+  // The file may contain the chain above the server's certificate, the lowest one first.
   const Chain above(sk_X509_new_null());
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, NoPassword, nullptr)) {
     sk_X509_push(above.get(), next);
@@ -345,6 +359,8 @@ Status CheckKey(const std::string& certificate, const std::string& key) {
   return same ? Status() : InvalidArgument("the key is not the one of the certificate");
 }
 
+// Addresses and names are different kinds of entries in a certificate and have different rules,
+// such as wildcards.
 bool IsForHost(const std::string& certificate, const std::string& host) {
   const Result<Certificate> parsed = ParseCertificate(certificate);
   if (!parsed.ok()) return false;
@@ -352,6 +368,7 @@ bool IsForHost(const std::string& certificate, const std::string& host) {
   return X509_check_host(parsed->get(), host.data(), host.size(), 0, nullptr) == 1;
 }
 
+// Of the encoded form (DER), so that line ends or comments in the PEM file do not matter.
 Result<std::string> Fingerprint(const std::string& certificate) {
   ASSIGN_OR_RETURN(const Certificate parsed, ParseCertificate(certificate));
   unsigned char* bytes = nullptr;

@@ -15,6 +15,8 @@ constexpr std::string_view kPrefix = "lhj_";
 
 }  // namespace
 
+// "lhj_" and 64 hex digits, a dot, and the 64 hex digits of the fingerprint by which the agent
+// recognises the controller.
 Result<JoinTokenText> ParseJoinToken(const std::string& text) {
   const std::string_view trimmed = Trim(text);
   const size_t dot = trimmed.find('.');
@@ -59,6 +61,7 @@ Result<std::string> JoinStore::Create(const std::string& node, const std::string
   return secret + "." + fingerprint;
 }
 
+// On disk before it returns: a token that was used must not become valid again by a crash.
 Status JoinStore::Use(const std::string& secret, const std::string& node, Instant now) {
   const std::lock_guard lock(mutex_);
   JoinTable changed = table_;

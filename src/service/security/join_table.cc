@@ -69,6 +69,8 @@ std::string JoinTable::Text() const {
   return Json({{"joined", joined_}, {"join_tokens", std::move(list)}}).dump(2) + "\n";
 }
 
+// Tokens that have expired are removed here, so that the table does not grow. A used token stays
+// until then, so that its second use is reported as such.
 Status JoinTable::Add(JoinToken token, Instant now) {
   std::erase_if(tokens_, [&](const JoinToken& other) { return other.expires <= now; });
   if (!token.node.empty() && !IsNodeName(token.node)) {
@@ -102,6 +104,8 @@ Status JoinTable::Use(std::string_view secret, const std::string& node, Instant 
     return PermissionDenied("this join token is for node " + found->node + ", not for " +
                             Printable(node, 70));
   }
+  // A token for any node must not take over the name of a node that exists: whoever has that name
+  // receives the work of its node.
   if (found->node.empty() && joined_.contains(node)) {
     return PermissionDenied("node " + Printable(node, 70) +
                             " has joined before: joining again needs a token of its own "

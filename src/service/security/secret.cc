@@ -35,6 +35,8 @@ bool IsHash(std::string_view text) {
          });
 }
 
+// The time depends on the length of `a` only, so `a` must be the stored secret and not what a
+// client has sent.
 bool EqualInConstantTime(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   // Over the length of `a`, whatever `b` is.

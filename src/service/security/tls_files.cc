@@ -20,6 +20,8 @@ std::string PathOf(const std::string& directory, const char* name) {
   return directory + "/tls/" + name;
 }
 
+// The key first: the controller takes the existence of a certificate for that of the whole pair
+// (FindTls in controller_service.cc).
 Status WriteBoth(const std::string& directory, const std::string& name,
                  const CertificateAndKey& both) {
   RETURN_IF_ERROR(io::WritePrivateText(PathOf(directory, (name + ".key").c_str()), both.key));
@@ -39,6 +41,8 @@ Result<CertificateAndKey> ReadBoth(const std::string& directory, const std::stri
 Result<CertificateAndKey> ReadOrMakeAuthority(const std::string& directory, const std::string& name,
                                               const std::string& title, Instant now, bool& made) {
   Result<CertificateAndKey> known = ReadBoth(directory, name);
+  // Only an absent authority is made. One that cannot be read stays an error, because a new one
+  // would make all issued certificates invalid.
   made = !known.ok() && known.status().code() == Code::kNotFound;
   if (!made) return known;
   ASSIGN_OR_RETURN(const CertificateAndKey fresh, MakeAuthority(title, now, kAuthorityValidity));
@@ -46,6 +50,7 @@ Result<CertificateAndKey> ReadOrMakeAuthority(const std::string& directory, cons
   return fresh;
 }
 
+// The mode is set in any case, whatever the umask or an earlier version has left.
 Status MakeDirectory(const std::string& directory) {
   const std::string path = directory + "/tls";
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(path));
@@ -54,6 +59,8 @@ Status MakeDirectory(const std::string& directory) {
   return error ? InternalError("cannot make " + path + " private: " + error.message()) : Status();
 }
 
+// An address that means all interfaces is no name that a client connects to, so no certificate
+// needs it.
 Status CheckHosts(const TlsPaths& paths, const std::string& certificate,
                   std::span<const std::string> hosts) {
   for (const std::string& host : hosts) {
@@ -76,6 +83,7 @@ TlsPaths OwnTlsPaths(const std::string& directory) {
 Result<TlsMade> InitTls(const std::string& directory, std::span<const std::string> names,
                         Instant now) {
   std::vector<std::string> all(names.begin(), names.end());
+  // Commands on the controller's own machine connect to it by these names.
   for (const char* local : {"localhost", "127.0.0.1", "::1"}) {
     if (std::find(all.begin(), all.end(), local) == all.end()) all.emplace_back(local);
   }
@@ -108,6 +116,8 @@ Result<ServerTls> LoadServerTls(const TlsPaths& paths, std::span<const std::stri
                            verified.message() + "; " + kInit);
   }
   RETURN_IF_ERROR(CheckHosts(paths, loaded.certificates, hosts));
+  // The authority is sent along, so that a joining agent, which does not have it yet, can compare
+  // its fingerprint.
   loaded.certificates += "\n" + loaded.ca;
   std::error_code error;
   loaded.ca_file = std::filesystem::absolute(paths.ca, error).string();

@@ -16,6 +16,8 @@ constexpr std::string_view kPrefix = "lht_";
 TokenStore::TokenStore(std::string path, std::string administrator, TokenTable table)
     : path_(std::move(path)), administrator_(std::move(administrator)), table_(std::move(table)) {}
 
+// A missing file means that no token was made. A damaged one is an error and not an empty table,
+// which would refuse all tokens without a reason.
 Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
                                                      std::string administrator) {
   TokenTable table;
@@ -35,6 +37,7 @@ Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
       new TokenStore(path, std::move(administrator), std::move(table)));
 }
 
+// The local token is checked first and without the lock: it never changes.
 Result<Identity> TokenStore::Identify(std::string_view secret, Instant now) const {
   if (EqualInConstantTime(administrator_, secret)) {
     return Identity{std::string(kLocalToken), Role::kAdminister};
@@ -43,6 +46,8 @@ Result<Identity> TokenStore::Identify(std::string_view secret, Instant now) cons
   return table_.Identify(secret, now);
 }
 
+// The file first: a token that was handed out, or revoked, must be so after a crash too. If the
+// write fails, the table in memory stays as it was. Requires mutex_.
 Status TokenStore::Replace(TokenTable changed) {
   RETURN_IF_ERROR(io::WritePrivateText(path_, changed.Text()));
   table_ = std::move(changed);

@@ -56,6 +56,8 @@ std::optional<uint64_t> Thousandths(std::string_view text) {
   return *number;
 }
 
+// The first mistake ends the reading and names its line. The order of the parts is that of their
+// references: models, kinds, nodes.
 class ClusterFileReader {
  public:
   explicit ClusterFileReader(std::string_view source) : source_(source) {}
@@ -82,6 +84,7 @@ class ClusterFileReader {
     RETURN_IF_ERROR(ReadModels(root));
     RETURN_IF_ERROR(ReadKinds(root));
     RETURN_IF_ERROR(ReadNodes(root));
+    // Created only for its checks: what Create refuses must be an error of the file, with its name.
     const auto topology = Topology::Create(cluster_);
     if (!topology.ok()) return topology.status().WithContext(source_);
     return std::move(cluster_);
@@ -138,6 +141,7 @@ class ClusterFileReader {
     return pairs;
   }
 
+  // A quoted number is a text, as in YAML, and is refused.
   Result<uint64_t> Whole(const Node& node, uint64_t min, uint64_t max) const {
     const Result<uint64_t> number = ParseUint64(node.text);
     if (node.kind != Node::Kind::kScalar || node.quoted || !number.ok() || *number < min ||
@@ -232,6 +236,8 @@ class ClusterFileReader {
     return kind;
   }
 
+  // Devices are divided in their order into islands, rails and NUMA nodes: contiguous groups whose
+  // sizes differ by at most one.
   Status ReadDevices(const Node& item, NodeKind& kind) const {
     ASSIGN_OR_RETURN(const uint64_t devices, WholeOr(item, "devices", 0, 0, kMaxDevices));
     if (devices == 0) {
@@ -337,6 +343,7 @@ class ClusterFileReader {
     }
     for (size_t level = 0; level + 1 < places.size(); ++level) {
       const bool named = !places[level].name.empty();
+      // A domain has one parent, so one with a fixed name cannot be below several new ones.
       const bool many_above = places[level + 1].count > 0;
       if (named && many_above) {
         return Refuse(each->line,
@@ -398,6 +405,10 @@ class ClusterFileReader {
     return runs;
   }
 
+  // Node `i` of the entry is in group i / hosts of the lowest level. Each level that makes new
+  // domains divides that number by how many of them one domain above holds. Numbers continue over
+  // the entries of a file, so the starts are copied before the entry changes them. Runs count
+  // nodes, independent of the domains.
   void AddNodes(const DeclaredNode& pattern, const std::vector<Place>& places, uint64_t count,
                 uint64_t hosts, const Counts& runs, const std::string& first, bool whole_name) {
     const std::map<std::string, uint64_t> begun = next_number_;

@@ -142,6 +142,7 @@ Status SetClusterKey(std::string_view key, std::string_view value, DeviceCluster
                     DidYouMean(key, ClusterKeys()));
   }
   const Result<double> number = ParseDouble(value);
+  // Clamped first: the conversion of a number that does not fit is undefined.
   const bool whole =
       number.ok() &&
       *number == static_cast<double>(static_cast<int64_t>(std::clamp(*number, -1e15, 1e15)));

@@ -77,6 +77,7 @@ Status CheckKind(const NodeKind& kind, size_t models) {
   return {};
 }
 
+// A domain must lie in one parent, or the levels would not form a tree.
 Status CheckNodes(const ClusterDeclaration& cluster) {
   // By level: which parent a domain lies in.
   std::vector<std::map<std::string_view, std::string_view>> parents(cluster.levels.size());
@@ -136,6 +137,8 @@ Status CheckDeclaration(const ClusterDeclaration& cluster) {
 }
 
 // By node: the rank of its domain's first appearance under the order of the levels above.
+// After this, the nodes of each domain of each level are contiguous, so a domain is a range of
+// indices. Domains keep the order in which the file names them first.
 void SortByDomains(std::vector<DeclaredNode>& nodes, size_t levels) {
   std::vector<uint32_t> order(nodes.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -198,6 +201,7 @@ Result<Topology> Topology::Create(ClusterDeclaration declaration) {
   return topology;
 }
 
+// Requires nodes sorted by SortByDomains.
 void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
                            const std::vector<std::string>& level_names) {
   for (const std::string& name : level_names) levels_.push_back({name, {}, {}});
@@ -223,6 +227,9 @@ void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
             [&](uint32_t a, uint32_t b) { return nodes_[a].name < nodes_[b].name; });
 }
 
+// Nodes with the same labels and taints form a class, so a request is compared with a few classes
+// and not with each node. Labels that number things (groupings) are left out, because they would
+// give each node a class of its own.
 Status Topology::AddClasses(const std::vector<DeclaredNode>& nodes,
                             const std::vector<std::string>& groupings) {
   std::map<NodeClass, uint16_t> known;
@@ -247,6 +254,8 @@ Status Topology::AddClasses(const std::vector<DeclaredNode>& nodes,
   return {};
 }
 
+// The nodes of a group need not be contiguous, so a grouping has its own order of nodes, in which
+// they are.
 void Topology::AddGroupings(const std::vector<DeclaredNode>& nodes,
                             const std::vector<std::string>& groupings) {
   for (const std::string& label : groupings) {
@@ -276,6 +285,7 @@ void Topology::AddGroupings(const std::vector<DeclaredNode>& nodes,
   }
 }
 
+// By binary search over indices in the order of names: the names are stored once.
 std::optional<uint32_t> Topology::Find(std::string_view node_name) const {
   const auto it = std::lower_bound(
       by_name_.begin(), by_name_.end(), node_name,

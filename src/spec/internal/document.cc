@@ -17,6 +17,7 @@ namespace longhaul::spec::internal {
 
 namespace {
 
+// The limits bound the memory and the depth of recursion that a file with any content can cause.
 constexpr size_t kMaxBytes = size_t{1} << 20;
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxNodes = 20'000;
@@ -57,6 +58,8 @@ class TreeBuilder : public YAML::EventHandler {
     Node node;
     node.kind = Node::Kind::kScalar;
     node.line = Line(mark);
+    // yaml-cpp gives quoted texts the tag "!" and plain ones "?". The readers distinguish the text
+    // "5" from the number 5 by this.
     node.quoted = tag == "!";
     node.text = value;
     Attach(std::move(node));
@@ -202,11 +205,14 @@ Result<Node> ParseDocument(std::string_view text, std::string_view source_name) 
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return InvalidArgument(source + ": is empty");
     RETURN_IF_ERROR(builder.status());
+    // Of a second document only its existence matters: a file with two would otherwise lose one
+    // without a message.
     TreeBuilder second(source);
     if (parser.HandleNextDocument(second)) {
       return InvalidArgument(source + ": has more than one YAML document");
     }
   } catch (const YAML::Exception& error) {
+    // The first problem counts, and the builder found its own before the parser failed.
     RETURN_IF_ERROR(builder.status());
     return InvalidArgument(source + ":" + std::to_string(error.mark.line + 1) + ":" +
                            std::to_string(error.mark.column + 1) +

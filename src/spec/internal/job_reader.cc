@@ -33,6 +33,7 @@ std::string Describe(const Node& node) {
   return (node.quoted ? "the text " : "") + ("'" + Printable(node.text, 40) + "'");
 }
 
+// The portable names of environment variables: a shell cannot read others.
 bool IsVariableName(std::string_view name) {
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -84,6 +85,8 @@ std::string JobReader::Path(std::string_view key) const {
   return section_.empty() ? std::string(key) : section_ + "." + std::string(key);
 }
 
+// Every key that is looked up counts as known in its section, so the list of known keys cannot
+// differ from what the reader reads.
 const Node* JobReader::Take(const char* key) {
   known_.push_back(key);
   return map_ == nullptr ? nullptr : Find(*map_, key);
@@ -97,12 +100,14 @@ const Node* JobReader::FindPath(std::string_view path) const {
   return node;
 }
 
+// A mistake about a key that is absent is reported at the line of its section.
 void JobReader::Refuse(std::string_view path, const std::string& why) {
   const Node* node = FindPath(path);
   if (node == nullptr) node = FindPath(path.substr(0, path.find('.')));
   RefuseAt(node == nullptr ? 0 : node->key_line, path, why);
 }
 
+// Mistakes are collected and sorted by line, so that a user can correct all of them at once.
 void JobReader::RefuseAt(int line, std::string_view path, const std::string& why) {
   std::string text = source_;
   if (line > 0) text += ":" + std::to_string(line);
@@ -140,6 +145,7 @@ void JobReader::RefuseUnknown(const Node& map) {
   }
 }
 
+// The state of the outer section is stored and restored, so sections can be nested.
 void JobReader::Section(const char* key, const std::function<void()>& body) {
   const Node* node = Take(key);
   if (node == nullptr || node->kind == Node::Kind::kNull) return;
@@ -280,6 +286,7 @@ void JobReader::TextList(const char* key, std::vector<std::string>& value, size_
   if (node != nullptr) ReadTexts(*node, key, most, limit, value);
 }
 
+// Two forms: a list of jobs, or a map with a condition.
 void JobReader::After(const char* key, AfterSpec& value) {
   const Node* node = map_ == nullptr ? nullptr : Find(*map_, key);
   if (node != nullptr && node->kind == Node::Kind::kList) {

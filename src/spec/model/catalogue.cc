@@ -152,6 +152,7 @@ Model ToModel(const Row& row) {
     if (sparse.name != row.name) continue;
     model.experts = sparse.experts;
     model.multi_token_prediction_layers = sparse.prediction_layers;
+    // The widths other than the rank of the queries are the same in all models of the list.
     if (sparse.latent) model.multi_latent = MultiLatent{sparse.query_rank, 512, 128, 64, 128};
   }
   return model;

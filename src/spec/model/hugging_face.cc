@@ -15,6 +15,7 @@ namespace longhaul::spec::internal {
 namespace {
 
 // The figures of a config.json, by key; collects what is wrong.
+// Mistakes are collected, so that one run reports all of them.
 class Config {
  public:
   Config(const Node& root, std::string_view source) : root_(root), source_(source) {}
@@ -127,6 +128,7 @@ void ReadPlainLlama(Config& config, Model& model) {
   model.bias = config.Flag("mlp_bias", false) || model.qkv_bias;
 }
 
+// A window that covers the whole sequence is none.
 void ReadWindow(Config& config, bool used, Model& model) {
   const uint32_t size = config.Whole("sliding_window", kMaxModelSequence, 0);
   if (used && size > 0 && size < model.sequence_length)
@@ -213,6 +215,8 @@ void ReadQwen3Moe(Config& config, Model& model) {
   ReadQwenExperts(config, model);
 }
 
+// Without experts (n_routed_experts is absent or 0), the model is a dense one with latent
+// attention.
 void ReadDeepSeek(Config& config, Model& model) {
   ReadLlama(config, model);
   MultiLatent latent;
@@ -245,6 +249,8 @@ void ReadDeepSeek(Config& config, Model& model) {
 }
 
 using Reader = void (*)(Config&, Model&);
+// Sorted by name. A family that is missing is refused: the defaults of another one would give wrong
+// numbers without an error.
 constexpr auto kFamilies = std::to_array<std::pair<std::string_view, Reader>>({
     {"deepseek_v2", ReadDeepSeek},
     {"deepseek_v3", ReadDeepSeek},

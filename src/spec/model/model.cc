@@ -20,6 +20,7 @@ bool AnyDenseLayer(const Model& model) {
 
 void CheckGroups(const Experts& experts, Mistakes& mistakes) {
   mistakes.Range("experts.groups", experts.groups, 1, kMaxModelExperts);
+  // The checks below divide by the number of groups.
   if (experts.groups < 1 || experts.count % experts.groups != 0) {
     mistakes.Add("experts.groups: " + Text(experts.groups) + " does not divide the " +
                  Text(experts.count) + " experts");

@@ -96,6 +96,7 @@ class YamlReader {
   }
 
   template <typename T, typename Body>
+  // Sections are not nested in a model file, so one prefix is enough.
   void Section(const char* key, std::optional<T>& value, const Body& body) {
     const Node* node = Take(key);
     if (node == nullptr || node->kind == Node::Kind::kNull) return;
@@ -155,6 +156,7 @@ class YamlReader {
 };
 
 // Writes what VisitModel visits.
+// Visits the same keys in the same order as the reader, so that a written model reads back equal.
 class YamlWriter {
  public:
   void Text(const char* key, const std::string& value, size_t) {
@@ -230,6 +232,7 @@ Result<Model> ReadYaml(const Node& root, std::string_view source) {
 
 Result<Model> ParseModel(std::string_view text, std::string_view source) {
   ASSIGN_OR_RETURN(const Node root, internal::ParseDocument(text, source));
+  // A config.json is recognised by keys that a model file does not have.
   const bool hugging_face = internal::Find(root, "model_type") != nullptr ||
                             internal::Find(root, "architectures") != nullptr;
   ASSIGN_OR_RETURN(Model model,

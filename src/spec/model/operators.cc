@@ -30,6 +30,8 @@ Sizes SizesOf(const Model& model, const LayerSlice& slice) {
   return s;
 }
 
+// m rows (tokens), n outputs and k inputs: 2 m n k FLOPs. The backward pass reads and writes the
+// operands of two products, hence twice the bytes. All sizes are of one rank.
 Operator Matmul(std::string_view name, OperatorPart part, double m, double n, double k) {
   Operator op;
   op.name = name;
@@ -47,6 +49,7 @@ Operator Matmul(std::string_view name, OperatorPart part, double m, double n, do
   return op;
 }
 
+// One product for each group, all of the same size, in one kernel. `rows` are over all groups.
 Operator Grouped(std::string_view name, double rows, double groups, double n, double k) {
   Operator op = Matmul(name, OperatorPart::kExperts, rows / groups, n, k);
   op.groups = groups;
@@ -58,6 +61,8 @@ Operator Grouped(std::string_view name, double rows, double groups, double n, do
   return op;
 }
 
+// An operator whose time follows from the bytes that it moves, because it computes little for each
+// of them.
 Operator Stream(std::string_view name, OperatorPart part, double forward_bytes,
                 double backward_bytes, double rows, double width) {
   Operator op;
@@ -138,6 +143,8 @@ void AddCoreAttention(const Model& model, LayerKind kind, const LayerSlice& slic
   op.batch_heads = slice.micro_batch * s.heads;
   op.queries = model.sequence_length / double(slice.context);
   op.keys = CausalKeys(model, kind);
+  // The mean of both widths: the FLOPs of scores and values together are those of a head of this
+  // size.
   op.head_dim = (qk_dim + v_dim) / 2;
   op.uneven_heads = qk_dim != v_dim;
   op.forward_flops = 2 * op.batch_heads * op.queries * op.keys * (qk_dim + v_dim);
@@ -257,6 +264,8 @@ void AddExperts(const Model& model, const LayerSlice& slice, const Sizes& s, Ope
   const double own_tokens = s.tokens / s.tensor;
   const double capacity = experts.capacity_factor ? std::min(1.0, *experts.capacity_factor) : 1;
   const double imbalance = experts.capacity_factor ? 1 : slice.expert_imbalance;
+  // Rows that arrive at a rank's experts. With a capacity factor the most loaded expert takes no
+  // more than its capacity; without one, the busiest rank is `imbalance` times the mean.
   const double received = own_tokens * experts.top_k * slice.expert_tensor * capacity * imbalance;
   const double groups = std::max(1.0, double(experts.count) / slice.expert);
   const double ffn = double(experts.ffn_hidden) / slice.expert_tensor;
@@ -347,6 +356,7 @@ OperatorList LossOperators(const Model& model, const LayerSlice& slice) {
   return list;
 }
 
+// Each tensor-parallel part gets a multiple of `multiple` words.
 uint32_t PaddedVocabulary(uint32_t vocabulary, uint32_t tensor, uint32_t multiple) {
   const uint64_t unit = uint64_t{multiple} * tensor;
   return static_cast<uint32_t>((vocabulary + unit - 1) / unit * unit);

@@ -13,6 +13,7 @@ int64_t NormParameters(const Model& model) {
 }
 
 // An FFN of width `width` with its biases; the last bias is added after the reduction.
+// A gated FFN has two products side by side in front and one behind.
 ParameterCount PlainFfn(const Model& model, int64_t width) {
   const int64_t inner = model.gated_ffn ? 2 : 1;
   ParameterCount count;
@@ -24,6 +25,8 @@ ParameterCount PlainFfn(const Model& model, int64_t width) {
   return count;
 }
 
+// The low-rank products in front are whole on every tensor rank, each with its norm; the ones that
+// produce heads are divided by heads.
 ParameterCount LatentAttention(const Model& model) {
   const MultiLatent& latent = *model.multi_latent;
   const int64_t hidden = model.hidden;
@@ -48,6 +51,9 @@ int64_t AttentionWidths(const Model& model) {  // d_qk + d_v
   return Int(latent.qk_nope_dim) + latent.qk_rope_dim + latent.v_dim;
 }
 
+// Both the scores and the weighted values are products over the sequence. With a causal mask a
+// token attends to half of it on average; with a window it attends to `size` tokens, except at the
+// start of the sequence.
 double CoreAttention(const Model& model, bool window, AttentionCount count) {
   const double sequence = model.sequence_length;
   const double widths = static_cast<double>(model.heads * AttentionWidths(model));
@@ -145,6 +151,7 @@ int64_t Parameters(const Model& model) {
   return sum + model.multi_token_prediction_layers * PredictionLayerParameters(model).total();
 }
 
+// The router reads all experts' columns, whichever experts it then selects.
 int64_t ActiveParameters(const Model& model) {
   if (!model.experts) return Parameters(model);
   Model visited = model;  // only the experts that a token visits, but the whole router
@@ -174,11 +181,14 @@ ForwardFlops TokenForward(const Model& model, AttentionCount count) {
   return flops;
 }
 
+// The backward pass computes two products for each one of the forward pass, which makes three in
+// all.
 Flops ModelStepFlops(const Model& model, uint64_t sequences, AttentionCount count) {
   const double tokens = static_cast<double>(sequences) * model.sequence_length;
   return Flops(3 * tokens * TokenForward(model, count).total());
 }
 
+// Each layer's forward pass is computed once more, the output's is not.
 Flops FullRecomputeStepFlops(const Model& model, uint64_t sequences, AttentionCount count) {
   const double tokens = static_cast<double>(sequences) * model.sequence_length;
   const ForwardFlops forward = TokenForward(model, count);

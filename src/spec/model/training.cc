@@ -14,6 +14,7 @@ using internal::Mistakes;
 std::string Text(uint64_t value) { return Mistakes::Number(value); }
 
 // The largest divisor of `number` that is at most `most`.
+// Names a value that would be accepted, for the message.
 uint64_t DivisorUpTo(uint64_t number, uint64_t most) {
   for (uint64_t d = std::min(number, most); d > 1; --d) {
     if (number % d == 0) return d;
@@ -50,6 +51,7 @@ uint64_t Matmul(std::initializer_list<uint64_t> factors) {
   return product;
 }
 
+// All products saturate, so a layout that is far too large gets a message and not an overflow.
 void CheckDevices(const Layout& layout, uint64_t devices, Mistakes& mistakes) {
   const uint64_t model = Matmul({layout.tensor, layout.pipeline, layout.context});
   if (Matmul({model, layout.data}) == devices) return;
@@ -63,6 +65,8 @@ void CheckDevices(const Layout& layout, uint64_t devices, Mistakes& mistakes) {
   mistakes.Add(std::move(line));
 }
 
+// Key and value heads are either divided over the parts or copied to several of them; both need one
+// number to be a multiple of the other.
 void CheckTensor(const Model& model, const Layout& layout, Mistakes& mistakes) {
   Divides("tensor", layout.tensor, "heads", model.heads, mistakes);
   if (model.ffn_hidden > 0) {
@@ -123,6 +127,8 @@ void CheckContext(const Model& model, const Layout& layout, Mistakes& mistakes) 
   }
 }
 
+// Experts are divided over the ranks of a pipeline stage, of which there are data x context x
+// tensor.
 void CheckExperts(const Model& model, const Layout& layout, Mistakes& mistakes) {
   if (!model.experts) {
     if (layout.expert > 1) {
@@ -189,6 +195,7 @@ Status CheckTraining(const Model& model, const DeviceCluster& cluster, const Tra
   const Layout& layout = training.layout;
   Mistakes mistakes;
   CheckSizes(layout, mistakes);
+  // The later checks divide by these sizes.
   if (!mistakes.none()) return std::move(mistakes).Finish();
   CheckDevices(layout, cluster.devices, mistakes);
   CheckTensor(model, layout, mistakes);

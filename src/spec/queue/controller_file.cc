@@ -42,6 +42,7 @@ class Reader {
       return Refuse(root.line, "expected a map with keys such as 'queues'");
     }
     for (const Node& child : root.children) RETURN_IF_ERROR(ReadKey(child));
+    // After all keys, since the default queue may be written above the list of queues.
     const bool known =
         spec_.default_queue.empty() ||
         std::any_of(spec_.queues.begin(), spec_.queues.end(),
@@ -117,6 +118,7 @@ class Reader {
     return Bad(node, "all of certificate, key and ca");
   }
 
+  // A name does not look like a number, so that a job's priority is either one or the other.
   Status ReadPriorities(const Node& node) {
     if (node.kind != Node::Kind::kMap || node.children.size() > kMaxPriorities) {
       return Bad(node, "a map of names and numbers such as {low: -100, high: 100}");

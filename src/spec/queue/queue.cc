@@ -15,6 +15,7 @@ std::string Named(const QueueSpec& queue) { return "queue '" + queue.name + "': 
 using Index = std::map<std::string_view, const QueueSpec*>;
 
 // From the queue to the top; fails on a circle or an unknown parent.
+// The depth is bounded, so a search in the path is cheap.
 Result<std::vector<const QueueSpec*>> PathToRoot(const QueueSpec& queue, const Index& index) {
   std::vector<const QueueSpec*> path = {&queue};
   while (!path.back()->parent.empty()) {
@@ -100,6 +101,8 @@ Status CheckSums(const std::vector<QueueSpec>& queues, const std::vector<std::st
 
 }  // namespace
 
+// All amounts but memory are in thousandths. The sign is written separately where the whole part is
+// 0, which has none.
 std::string AmountText(size_t resource, int64_t amount, const std::vector<std::string>& models) {
   if (resource == static_cast<size_t>(SharedResource::kMemory)) {
     return WithThousands(amount) + " MiB of memory";
@@ -123,6 +126,8 @@ std::vector<std::string> QuotaModels(const std::vector<QueueSpec>& queues) {
   return {names.begin(), names.end()};
 }
 
+// Requires that `models` is sorted, as QuotaModels returns it: the position of a model in it is its
+// dimension in all queues. A model without a quota in this queue has no guarantee and no limit.
 QueueSpec WithModelDimensions(const QueueSpec& queue, const std::vector<std::string>& models) {
   QueueSpec resolved = queue;
   for (size_t r = kSharedResources; r < kQuotaDimensions; ++r) {
@@ -160,6 +165,7 @@ Status CheckQueues(const std::vector<QueueSpec>& queues) {
   }
   std::vector<QueueSpec> resolved;
   for (const QueueSpec& queue : queues) resolved.push_back(WithModelDimensions(queue, models));
+  // From here on the index points into `resolved`, which must not grow any more.
   for (const QueueSpec& queue : resolved) index[queue.name] = &queue;
   for (const QueueSpec& queue : resolved) {
     ASSIGN_OR_RETURN(const auto path, PathToRoot(queue, index));
@@ -170,6 +176,7 @@ Status CheckQueues(const std::vector<QueueSpec>& queues) {
   return CheckSums(resolved, models);
 }
 
+// Requires that the queues passed CheckQueues: with a circle of parents this would not end.
 std::vector<const QueueSpec*> PathOf(const std::vector<QueueSpec>& queues, std::string_view name) {
   std::vector<const QueueSpec*> path;
   while (!name.empty()) {

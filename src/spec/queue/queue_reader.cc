@@ -76,6 +76,8 @@ class QueueReader {
                       (nearest ? ": did you mean '" + std::string(*nearest) + "'?" : ""));
   }
 
+  // Quotas of a model that have no value beside the standard ones are removed, so that equal queues
+  // compare equal.
   Result<QueueSpec> ReadQueue(const Node& item) const {
     if (item.kind != Node::Kind::kMap) {
       return Refuse(item.line, "a queue is a map of keys such as 'name: research'");
@@ -162,6 +164,8 @@ class QueueReader {
   }
 
   // Accelerators by device model.
+  // The models of a queue are sorted by name, so that two files with another order give the same
+  // queue.
   Status ReadModels(const Node& node, QueueSpec& queue, int64_t ModelQuota::*quota) const {
     if (node.kind != Node::Kind::kMap || node.children.empty() ||
         node.children.size() > kMaxQuotaModels) {

@@ -34,6 +34,8 @@ constexpr size_t kMostRounds = 2'000;
 constexpr double kPoolBytes = 24e6;
 constexpr int64_t kMostCopies = 48;
 
+// CPU time of this thread, so that the time of other processes on the machine does not count. The
+// operators must run on this thread alone.
 double ThreadCpuSeconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -71,6 +73,8 @@ struct Bench {
   double bytes = 0;
 };
 
+// The bytes of a copy: the input and the output with their gradients, and the weight with its
+// gradient. All values are float32.
 Bench MatmulBench(const Figure& figure) {
   const auto m = static_cast<int64_t>(figure.sizes[0]);
   const auto n = static_cast<int64_t>(figure.sizes[1]);
@@ -84,6 +88,7 @@ Bench MatmulBench(const Figure& figure) {
           4 * floats};
 }
 
+// `sizes` are heads of all sequences together, positions of a sequence, and values of a head.
 Bench AttentionBench(const Figure& figure) {
   const auto heads = static_cast<int64_t>(figure.sizes[0]);
   const auto sequence = static_cast<int64_t>(figure.sizes[1]);
@@ -131,6 +136,8 @@ Bench EmbeddingBench(int64_t rows, int64_t width) {
           40.0 * double(rows) * double(width)};
 }
 
+// Operators that go through memory once. The bytes of a copy are the input, the output and the
+// gradients of both.
 Bench StreamBench(const Figure& figure) {
   const auto rows = static_cast<int64_t>(figure.sizes[0]);
   const auto width = static_cast<int64_t>(figure.sizes[1]);
@@ -245,6 +252,7 @@ class CpuProbe final : public Probe {
     return figure;
   }
 
+  // As in a training step, the time includes setting the gradients and the norm for clipping them.
   Result<Figure> Optimizer(Figure figure) const {
     const auto count = static_cast<size_t>(figure.sizes[0]);
     std::vector<float> weights(count, 0.02F);
@@ -290,6 +298,8 @@ class CpuProbe final : public Probe {
     std::string path = directory_ + "/longhaul-calibrate-XXXXXX";
     const io::Fd file(mkostemp(path.data(), O_CLOEXEC));
     if (file.get() < 0) return FromErrno(errno, "cannot make a file in " + directory_);
+    // Without a name from the start: the space is free again when the process ends, also by a
+    // crash.
     unlink(path.c_str());
     std::vector<double> times;
     while (Goes(times.size())) {
@@ -313,6 +323,7 @@ class CpuProbe final : public Probe {
 };
 
 // The value below which this share of the sorted values lies.
+// Linear between the two nearest values. Requires at least one value.
 double Quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(place);

@@ -32,6 +32,7 @@ FlopsPerSecond MeasureCorePeak(Duration budget) {
   const at::NoGradGuard no_gradients;
   const at::Tensor a = at::full({kSize, kSize}, 0.5);
   const at::Tensor b = at::full({kSize, kSize}, 0.25);
+  // The first product is not measured: it allocates the result and starts the library.
   at::Tensor product = at::mm(a, b);
   const Instant end = io::MonotonicNow() + budget;
   double best = 0;
@@ -50,6 +51,8 @@ int UsableCores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+// All processes run at the same time, because the cores of a busy machine may be slower than a
+// single busy core. One pipe serves all: a write of 8 bytes is atomic.
 Result<FlopsPerSecond> MeasureMachine(int cores) {
   int ends[2];
   if (pipe(ends) != 0) return FromErrno(errno, "cannot make a pipe");
@@ -65,6 +68,8 @@ Result<FlopsPerSecond> MeasureMachine(int cores) {
     }
     children.push_back(child);
   }
+  // The loop below ends at the end of file, which comes when every end for writing is closed, also
+  // that of this process.
   to.Reset();
   double sum = 0;
   int answers = 0;

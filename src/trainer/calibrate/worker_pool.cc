@@ -61,6 +61,8 @@ Result<std::pair<io::Fd, io::Fd>> Pipe() {
 }
 
 // A child that can't outlive us runs `work` and ends with what it returns.
+// The parent may end between the fork and prctl, and then no signal comes, so it is compared
+// afterwards.
 Result<pid_t> Fork(const std::function<int()>& work) {
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -83,6 +85,8 @@ void Serve(const io::Fd& from, const io::Fd& to, Probe& probe) {
 }
 
 // A port that was free a moment ago.
+// Another process may take the port before rank 0 listens. Then the join fails, and the measurement
+// is reported as not possible.
 Result<uint16_t> FreePort() {
   const io::Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

@@ -87,6 +87,8 @@ struct Gpt::Tensors {
   }
 
   // A product whose inputs are cut over the parts.
+  // The sum over the parts comes before the bias, so that the bias is added once and not by each
+  // part.
   at::Tensor RowMatmul(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
     if (parallel.alone()) return Matmul(linear, x, name, layer);
     const OperatorLabel label = MatmulLabel(name, layer, x, linear.weight);
@@ -133,6 +135,8 @@ struct Gpt::Tensors {
                  [&] { return x + y; });
   }
 
+  // The output projection is cut over the vocabulary. Each part has the logits of its own words
+  // only.
   at::Tensor Logits(const at::Tensor& x) {
     const at::Tensor normed = Enter(Norm(norm, x, "norm", -1), -1);
     return Named(MatmulLabel("output", -1, normed, head), [&] { return at::mm(normed, head.t()); });
@@ -222,6 +226,7 @@ at::Tensor Gpt::Forward(const at::Tensor& input, std::span<const int64_t> tokens
   x = t.Through(std::move(x), batch, length);
   if (!t.part.last()) return x;
   const at::Tensor logits = t.Logits(x);
+  // The stream is not needed after the logits; its memory is free for them.
   x.reset();
   const at::Tensor targets = samples.slice(1, 1, length + 1).reshape({-1});
   return t.SummedLoss(logits, targets);
@@ -244,6 +249,8 @@ std::vector<float> Gpt::NextLogits(std::span<const int64_t> context) {
   return {last.data_ptr<float>(), last.data_ptr<float>() + last.numel()};
 }
 
+// A forward and a backward pass of a tiny model load and initialise what libtorch needs. In a fork
+// server this happens once, before the workers are forked.
 void PrepareTorch() {
   InstallTensorPool();
   at::set_num_threads(1);

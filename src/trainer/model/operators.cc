@@ -13,6 +13,7 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
 
 at::Tensor Linear::operator()(const at::Tensor& x) const { return at::addmm(bias, x, weight.t()); }
 
+// Added to the scores: minus infinity above the diagonal, where the key comes after the query.
 at::Tensor CausalMask(int64_t length) {
   return at::full({length, length}, -std::numeric_limits<float>::infinity()).triu(1);
 }
@@ -25,6 +26,7 @@ at::Tensor CoreAttention(at::Tensor qkv, const at::Tensor& mask, int64_t batch, 
   const at::Tensor parts = qkv.view({batch, length, 3, heads, size})
                                .permute({2, 0, 3, 1, 4})
                                .reshape({3, batch * heads, length, size});
+  // The copy in `parts` is used from here on, so the product's memory can be reused.
   qkv.reset();
   const double scale = 1 / std::sqrt(static_cast<double>(size));
   const at::Tensor scores = at::baddbmm(mask, parts[0], parts[1].transpose(1, 2), 1, scale);
@@ -56,6 +58,8 @@ at::Tensor Embed(const at::Tensor& ids, const at::Tensor& token, const at::Tenso
   return x;
 }
 
+// A part has the rows of its own words. Other tokens contribute zeros, and the sum over the parts
+// is the whole embedding.
 at::Tensor EmbedPart(const at::Tensor& ids, const at::Tensor& token,
                      std::span<const at::Tensor> previous, int64_t first_word) {
   const auto rows = [&](const at::Tensor& table, const at::Tensor& words) {

@@ -9,6 +9,8 @@
 
 namespace longhaul::trainer {
 
+// AdamW: decay is applied to the weight and not to the gradient. Scalars are computed in double and
+// used in float, so that the loop is vectorised. ivdep states that the four arrays do not overlap.
 void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients,
                  std::span<float> first_moments, std::span<float> second_moments) {
   const size_t count = weights.size();
@@ -38,6 +40,8 @@ void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<cons
   }
 }
 
+// Eight sums in a fixed order: the compiler can vectorise them, and the result is the same on every
+// run.
 double SquaredNorm(std::span<const float> values) {
   std::array<double, 8> lanes{};
   size_t i = 0;
@@ -53,6 +57,8 @@ double SquaredNorm(std::span<const float> values) {
   return sum;
 }
 
+// Neighbouring parameters with the same decay form one range, so the update runs over long
+// stretches. The gaps between parameters are zero and stay so.
 Optimizer::Optimizer(const ParameterTable& table, const spec::TrainSpec& train)
     : train_(train),
       weights_(table.floats()),

@@ -13,9 +13,12 @@ namespace longhaul::trainer {
 namespace {
 
 // A number in (0, 1] from a 64-bit word.
+// 53 bits are the precision of a double. The result is above 0, as the logarithm requires.
 double Unit(uint64_t word) { return static_cast<double>((word >> 11) + 1) * 0x1p-53; }
 
 // A standard normal number for a place in a stream (Box and Muller, 1958).
+// Each place has its own generator, so the value does not depend on which rank computes it, or in
+// which order. A part of a tensor gets the numbers that it would have in the whole tensor.
 double Normal(uint64_t key, uint64_t index) {
   uint64_t state = key + 2 * index * 0x9E3779B97F4A7C15u;
   const double radius = std::sqrt(-2 * std::log(Unit(SplitMix64(state))));
@@ -24,10 +27,14 @@ double Normal(uint64_t key, uint64_t index) {
 
 }  // namespace
 
+// The products are computed first, so the parts add up to the whole even if it cannot be divided
+// evenly.
 Cut CutOf(int64_t whole, const ModelPart& part) {
   return {whole * part.part / part.tensor, whole * (part.part + 1) / part.tensor};
 }
 
+// The contiguous runs of a part in the whole tensor: `here` counts from the start of the part,
+// `whole` from the start of the tensor.
 std::vector<Stretch> Stretches(const Parameter& parameter) {
   const Box& box = parameter.box;
   if (box.dimension < 0) return {{0, 0, parameter.count}};
@@ -120,6 +127,8 @@ void ParameterTable::Add(std::string name, Box box, const Start& start) {
   parameter.box = std::move(box);
   for (const int64_t size : parameter.shape) parameter.count *= static_cast<size_t>(size);
   count_ += parameter.count;
+  // Each parameter begins at a multiple of kParameterAlignment, so the flat buffer has gaps, which
+  // stay zero.
   floats_ +=
       (parameter.count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
   parameters_.push_back(std::move(parameter));
@@ -132,6 +141,8 @@ const Parameter& ParameterTable::Find(std::string_view name) const {
   return *found;
 }
 
+// The key depends on the name, so another number of layers or parts leaves the other parameters
+// unchanged.
 void Initialise(const ParameterTable& table, uint64_t seed, std::span<float> weights) {
   CHECK(weights.size() == table.floats());
   std::fill(weights.begin(), weights.end(), 0.0F);

@@ -47,12 +47,15 @@ class TensorPool final : public c10::Allocator {
     return data;
   }
 
+  // Small tensors are malloc's: it keeps their memory itself.
   static void* Small(size_t bytes) {
     void* begin = nullptr;
     if (posix_memalign(&begin, kAlignment, bytes + kAlignment) != 0) throw std::bad_alloc();
     return WithHead(begin, 0, 0);
   }
 
+  // Blocks are reused by exact size, since each step allocates the same sizes again. One more page
+  // leaves room for the head and for the varying place.
   void* Pooled(size_t bytes) const {
     const std::lock_guard lock(mutex_);
     const size_t block_bytes = (bytes + 2 * kPage - 1) / kPage * kPage;

@@ -12,6 +12,8 @@ Result<std::unique_ptr<Communicators>> Communicators::Create(Group& world, const
   return groups;
 }
 
+// Axes with the same ranks share one group, with the name of the first. All ranks decide the same,
+// because the sizes of the mesh are the same on each: Split needs all ranks of a group.
 Status Communicators::Find(const char* name, const std::vector<int>& ranks, Group*& found) {
   if (ranks.size() > 1) {
     if (ranks == world_.ranks()) {

@@ -57,6 +57,7 @@ struct Group::Backend {
   c10::intrusive_ptr<c10d::TCPStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;  // one device for all groups
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  // Sends under way. Each refers to the caller's memory, which must stay until Flush.
   std::vector<c10::intrusive_ptr<c10d::Work>> leaving;
 };
 
@@ -101,6 +102,8 @@ Result<std::unique_ptr<Group>> Group::Join(const GroupOptions& options) {
   }
 }
 
+// Store and device are shared with the parent group. The prefix keeps the keys of groups apart,
+// since several groups have the same name and differ in their first rank.
 Result<std::unique_ptr<Group>> Group::Split(const std::string& name,
                                             const std::vector<int>& ranks) {
   const auto place = std::find(ranks.begin(), ranks.end(), ranks_[static_cast<size_t>(rank_)]);
@@ -124,6 +127,7 @@ Result<std::unique_ptr<Group>> Group::Split(const std::string& name,
 }
 
 template <typename Operation>
+// libtorch reports errors by exceptions; they become a Status here and go no further.
 Status Group::Run(Message message, Operation operation) {
   Instant cpu_before;
   if (observer_ != nullptr) {
@@ -152,6 +156,8 @@ Status Group::Reduce(std::span<T> values, Message::Kind kind) {
   message.element_bytes = sizeof(T);
   message.sequence = ++sums_;
   return Run(message, [&](Backend& backend) {
+    // Two ranks need no ring: each sends all of its values to the other one. The sizes are equal on
+    // both ranks, so both choose this way.
     if (world() == 2 && values.size_bytes() <= spec::kExchangedBytes) {
       return Exchange(backend, values, kind);
     }
@@ -185,6 +191,8 @@ Status Group::Sum(std::span<float> values) { return Reduce(values, Message::Kind
 Status Group::Sum(std::span<double> values) { return Reduce(values, Message::Kind::kSum); }
 Status Group::Max(std::span<float> values) { return Reduce(values, Message::Kind::kMax); }
 
+// Does not block until the receiver is ready. The pipeline's schedule would otherwise block two
+// stages on each other.
 Status Group::Send(std::span<float> values, int to, int tag) {
   CHECK(backend_ != nullptr && to >= 0 && to < world() && to != rank_);
   Message message;

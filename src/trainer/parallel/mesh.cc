@@ -28,6 +28,8 @@ Mesh::Mesh(const MeshSizes& sizes, uint32_t rank) : sizes_(sizes) {
   replica_ = rank / sizes.tensor % sizes.data;
 }
 
+// A flag that is set frees that coordinate; the others must be equal to this rank's. Ascending
+// order gives all members of a group the same list, which its communicator needs.
 std::vector<int> Mesh::Ranks(bool data, bool tensor, bool pipeline) const {
   std::vector<int> ranks;
   for (uint32_t rank = 0; rank < world(); ++rank) {

@@ -19,6 +19,8 @@ std::span<float> Values(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
+// Two tags for each micro-batch, so that a stream and a gradient between the same two stages are
+// never mixed up, whichever arrives first.
 int StreamTag(uint32_t micro_batch) { return static_cast<int>(2 * micro_batch); }
 int GradientTag(uint32_t micro_batch) { return StreamTag(micro_batch) + 1; }
 

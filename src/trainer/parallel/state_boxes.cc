@@ -22,6 +22,9 @@ void AddBoxes(const Parameter& parameter, const std::string& name, std::span<flo
   CHECK(groups == 1 || cut == 0);  // groups of rows follow each other
   std::vector<int64_t> shape = parameter.shape;
   shape[cut] /= box.groups;
+  // A box must be contiguous in the whole tensor. A matrix of several groups of rows has a slice of
+  // each group here, so it becomes one box per group: it begins where the group begins in the whole
+  // tensor, plus the begin of the cut within a group.
   for (size_t group = 0; group < groups; ++group) {
     StatePart part{name, box.whole, std::vector<int64_t>(box.whole.size())};
     part.offset[cut] = box.whole[cut] / box.groups * static_cast<int64_t>(group) + box.cut.begin;

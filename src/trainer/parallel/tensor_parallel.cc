@@ -26,6 +26,8 @@ void Keep(AutogradContext& context, TensorParallel& parallel) {
   context.saved_data["parallel"] = static_cast<int64_t>(reinterpret_cast<intptr_t>(&parallel));
 }
 
+// The input of a region that is divided over the parts: unchanged in the forward pass. In the
+// backward pass each part has the gradient of its own share, and the input's gradient is their sum.
 class Enter : public Function<Enter> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
@@ -41,6 +43,7 @@ class Enter : public Function<Enter> {
   }
 };
 
+// The end of such a region: a sum in the forward pass, unchanged in the backward pass.
 class Leave : public Function<Leave> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
@@ -62,11 +65,15 @@ class VocabularyLoss : public Function<VocabularyLoss> {
                             const at::Tensor& targets, int64_t first_word,
                             TensorParallel* parallel) {
     const int64_t words = logits.size(1);
+    // The maximum over all parts is subtracted, so that no exponential overflows. All parts must
+    // subtract the same number.
     at::Tensor highest = at::amax(logits, {1}, /*keepdim=*/true).contiguous();
     parallel->Max(highest);
     at::Tensor powers = logits - highest;
     const at::Tensor own = targets - first_word;
     const at::Tensor absent = (own < 0).logical_or(own >= words);
+    // A target that another part has is clamped to a valid column, and what is read there is set to
+    // 0.
     const at::Tensor column = own.clamp(0, words - 1).unsqueeze(1);
     // One sum carries both: the powers, and the target's logit from the part that has it.
     at::Tensor sums = at::empty({2, logits.size(0)}, logits.options());
@@ -80,6 +87,7 @@ class VocabularyLoss : public Function<VocabularyLoss> {
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
+    // The gradient of the cross entropy: the softmax, minus 1 in the target's column.
     at::Tensor gradient = saved[0].clone();
     const at::Tensor here = saved[2].logical_not().to(at::kFloat).unsqueeze(1);
     gradient.scatter_add_(1, saved[1], here.neg());
@@ -90,6 +98,8 @@ class VocabularyLoss : public Function<VocabularyLoss> {
 
 }  // namespace
 
+// Autograd cannot return a Status, so the first failure is kept, and the caller checks it after the
+// pass. Later sums are skipped: the other ranks have failed as well.
 void TensorParallel::Sum(at::Tensor& values) {
   if (failure.ok()) failure = group->Sum(Values(values));
 }

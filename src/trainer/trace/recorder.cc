@@ -15,6 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// By whole numbers: a double would lose nanoseconds of a monotonic clock.
 std::string Microseconds(int64_t nanoseconds) {
   char text[40];
   std::snprintf(text, sizeof(text), "%lld.%03lld", static_cast<long long>(nanoseconds / 1000),
@@ -57,6 +58,8 @@ bool IsPointToPoint(Message::Kind kind) {
 Recorder::Recorder(int rank, const Mesh& mesh, TracedMachine machine)
     : rank_(rank), mesh_(mesh), machine_(std::move(machine)) {}
 
+// The processor time of the end minus that of the begin: the negative begin is stored and the end
+// is added.
 void Recorder::Open(Span span) {
   span.begin_ns = ToNanoseconds(io::MonotonicNow());
   span.cpu_ns = -ToNanoseconds(io::ThreadCpuTime());
@@ -99,6 +102,7 @@ void Recorder::EndPhase() {
   Close();
 }
 
+// Of the innermost open span that has one.
 int Recorder::MicroBatch() const {
   for (size_t i = open_.size(); i-- > 0;) {
     if (spans_[open_[i]].micro_batch >= 0) return spans_[open_[i]].micro_batch;
@@ -125,6 +129,8 @@ void Recorder::EndOperator(uint64_t after_node) {
   making_.pop_back();
 }
 
+// Autograd numbers its nodes in the order in which the forward pass makes them. A node belongs to
+// the operator during which it was made, so the operators of the backward pass are found by number.
 void Recorder::OnBackwardNode(uint64_t node) {
   const auto after = std::upper_bound(made_.begin(), made_.end(), node,
                                       [](uint64_t n, const Made& m) { return n < m.first; });
@@ -168,6 +174,7 @@ void Recorder::OnKernel(const char* name, Instant begin, Instant end,
   spans_.push_back(std::move(span));
 }
 
+// Names of groups are stored once and not with each message.
 size_t Recorder::GroupOf(const Group& group) {
   const auto [place, fresh] = known_groups_.emplace(&group, groups_.size());
   if (fresh) groups_.emplace_back(group.name(), group.ranks());

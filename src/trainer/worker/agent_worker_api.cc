@@ -79,6 +79,7 @@ class AgentWorkerApi final : public WorkerApi {
     return FromCode(longhaul_result(worker_api_, result_json.c_str(), &error), error);
   }
 
+  // The lease is read once. The number of samples is that of the data which this worker has opened.
   uint64_t Sample(uint64_t position, uint64_t samples) override {
     if (lease_.samples == 0) {
       longhaul_error error{};

@@ -34,6 +34,8 @@ constexpr Duration kReparentLimit = std::chrono::seconds(5);
   _exit(1);
 }
 
+// A forked process inherits handlers and the mask of blocked signals. A worker must start as if it
+// had been executed.
 void ResetSignals() {
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
@@ -64,6 +66,8 @@ void BecomeWorker(const worker_api::WarmStart& start, const io::UnixMessage& mes
 
 // Forks twice. Returns the worker's pid in the parent, or an error number as a negative; in the
 // worker it calls `run`.
+// The process in between ends at once, so the worker is reparented to the agent and the agent can
+// reap it.
 pid_t ForkWorker(const worker_api::WarmStart& start, const io::UnixMessage& message, pid_t agent,
                  const std::function<void()>& run) {
   int ends[2];

@@ -27,6 +27,7 @@ std::atomic<bool> stop_requested = false;
 std::atomic<bool> stops_after_a_step = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// Only async-signal-safe actions: a lock-free store or _exit.
 void InstallStopHandler() {
   struct sigaction action {};
   action.sa_handler = [](int) {
@@ -47,6 +48,7 @@ Result<uint64_t> FromEnvironment(const char* name, uint64_t standard, uint64_t m
   return *value;
 }
 
+// The variables of torchrun. With an agent, the agent serves the store; otherwise rank 0 does.
 Result<GroupOptions> ReadGroupOptions(bool has_agent) {
   GroupOptions options;
   ASSIGN_OR_RETURN(const uint64_t world, FromEnvironment("WORLD_SIZE", 1, 1 << 20));
@@ -115,6 +117,8 @@ int ExitCodeOf(const Status& status) {
 
 }  // namespace
 
+// _exit and no return: destructors of libtorch and of threads that still run would cost time and
+// may hang, and everything that must survive is on disk or in the arena.
 void RunWorker(const std::string& config_path) {
   InstallStopHandler();
   const int code = ExitCodeOf(Train(config_path));

@@ -51,6 +51,7 @@ constexpr auto kDistributedGlobals = internal::WithDtypes(kOwnGlobals);
 // A place in storage_data: the tensor's name and the chunk's offset; none for a value.
 using StorageKey = std::pair<std::string, std::vector<int64_t>>;
 
+// Storage and paths are read first, because each entry of the state refers to both by name.
 class MetadataReader {
  public:
   explicit MetadataReader(const Pickle& pickle) : pickle_(pickle) {}
@@ -108,6 +109,7 @@ class MetadataReader {
         return Bad("an entry of storage_data");
       }
       const PickleValue* transforms = Field(info, "transform_descriptors");
+      // The bytes in the file are not the tensor's then, so they must not be read as such.
       if (transforms != nullptr && transforms->kind != Kind::kNone && !transforms->items.empty()) {
         return InvalidArgument(Printable(name->text) +
                                " is stored through transforms (compressed), which are not read");
@@ -155,6 +157,7 @@ class MetadataReader {
   Result<DistributedEntry> ReadEntry(std::string name, const PickleValue& value) {
     DistributedEntry entry;
     const auto path = paths_.find(name);
+    // Without planner_data the flattened name is the only key.
     if (path != paths_.end()) {
       entry.path = path->second;
     } else {

@@ -73,6 +73,7 @@ void Rename(Catalog& catalog, const Tree& tree, size_t in_tree) {
 
 }  // namespace
 
+// Names of files come from an index or a pickle. A path in them could name any file of the machine.
 Status CheckFileName(std::string_view name) {
   if (name.empty() || name.size() > 255 || name == "." || name == ".." ||
       name.find('/') != name.npos || name.find('\0') != name.npos) {
@@ -108,6 +109,8 @@ void AddWholeTensors(const SafetensorsHeader& header, const std::string& path, C
   catalog.files.push_back({path, end, {}});
 }
 
+// A tree that cannot be parsed stays what it was, a metadata entry or a tensor: a foreign
+// checkpoint may use the same name for something else.
 Status TakeTree(io::FileSystem& files, Catalog& catalog) {
   const auto named = catalog.metadata.find(std::string(kTreeMetadata));
   if (named != catalog.metadata.end()) {

@@ -23,6 +23,7 @@ void PickleInts(const std::vector<int64_t>& values, PickleWriter& writer) {
   writer.Tuple();
 }
 
+// PyTorch gives a dimension of extent 0 the stride of one with extent 1.
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
@@ -69,6 +70,8 @@ Status TensorStream::Each(uint32_t tensor,
   return {};
 }
 
+// The call that torch.save writes for a tensor: a rebuild function with storage, offset, size,
+// strides, requires_grad and hooks.
 void PickleTensor(const TensorInfo& tensor, const std::string& key, PickleWriter& writer) {
   const std::string_view storage = StorageOfDtype(tensor.dtype);
   const bool typed = !storage.empty();
@@ -147,6 +150,8 @@ Partial::~Partial() {
   if (files_ != nullptr) Remove();
 }
 
+// An existing result is never overwritten. What is written becomes visible under its name by one
+// rename (Keep), and a run that is killed leaves only the .partial.
 Result<Partial> Partial::Begin(io::FileSystem& files, std::string path, bool folder) {
   if (files.Size(path).ok() || files.List(path).ok()) {
     return AlreadyExists(path + " is there already: remove it or name another");
@@ -169,6 +174,9 @@ void Partial::Remove() {
   }
 }
 
+// The names within the folder are durable before the folder gets its final name, and that name is
+// durable when this returns. The files must have been finished before. After the rename the
+// destructor must not remove anything.
 Status Partial::Keep() {
   if (folder_) RETURN_IF_ERROR(files_->SyncDirectory(partial_));
   RETURN_IF_ERROR(files_->Rename(partial_, path_));

@@ -32,6 +32,10 @@ proto::Category CategoryOf(proto::PhaseEntered::Phase phase) {
 
 }  // namespace
 
+// The order of the calls matters. The attempt number is raised first, since commands and snapshots
+// carry it. The restore is chosen with the gang that ReplaceGang has set. Writer, lease, ledger and
+// progress then go back to the restored step together, so that no part still counts a step that
+// will be done again.
 void AttemptStarter::OpenAttempt(JobRecord& job) {
   const std::string& id = job.id();
   const bool first = job.faults.empty();
@@ -60,12 +64,16 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   for (const Member& member : job.group.members()) notification->add_gang(member.node.value());
   *notification->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
+  // The checkpoint is fetched by the first node before it opens the store, so the limit of the
+  // start includes a transfer.
   const bool fetches = restore.tier() == proto::Restore::TIER_SHARED;
   context_.deadlines.Set(DeadlineKind::kStart, id,
                          context_.now + (fetches ? kFetchLimit : context_.options.start_limit));
   SendOpenStore(job);
 }
 
+// Commands are lost when a connection breaks, so an agent that rejoins receives them again. Before
+// the store is open only the first node has something to do.
 void AttemptStarter::StartAgain(const JobRecord& job, size_t place) {
   if (job.group.store_port() != 0) {
     SendStart(job, place);
@@ -120,6 +128,8 @@ void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
 }
 
 // The next place of the gang on another host, or at least on another node.
+// Another host is preferred, because the nodes of one host are lost together. The search begins at
+// the next place, so that the copies spread evenly over the gang.
 const Node* AttemptStarter::PeerOf(const JobRecord& job, size_t place) const {
   if (!context_.nodes.has_peers()) return nullptr;
   const Node* own = context_.nodes.Find(job.group.member(place).node);
@@ -140,6 +150,8 @@ void AttemptStarter::OnStoreOpened(const proto::Event& event) {
   JobRecord* job = context_.CurrentJob(event, opened.job_id(), opened.attempt(), &place);
   if (job == nullptr || place != 0 || opened.port() == 0 || opened.port() > 65535) return;
   if (job->faults.undecided() || job->life.state() == proto::STOPPING) return;
+  // A repeated report, or a store that a new agent has opened again, changes nothing: the workers
+  // have the first port.
   if (!job->group.OpenStore(opened.port())) return;
   checkpoints_.NoteFetched(*job);
   for (size_t i = 0; i < job->group.size(); ++i) SendStart(*job, i);
@@ -158,6 +170,7 @@ void AttemptStarter::OnWorkersStarted(const proto::Event& event) {
   const bool speaks = job->spec().workload().built_in();
   job->ledger.Enter(place, speaks ? proto::START_UP_TIME : proto::UNREPORTED, at);
   if (!all) return;
+  // The scheduler keeps a placement provisional until all workers run.
   if (const uint64_t transaction = job->placement.TakeTransaction(); transaction != 0) {
     context_.scheduler.Confirm(JobId(started.job_id()), transaction, true, context_.now);
   }
@@ -175,6 +188,8 @@ void AttemptStarter::OnPhaseEntered(const proto::Event& event) {
   JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.attempt(), &place);
   if (job == nullptr || job->faults.undecided()) return;
   const auto phase = entered.phase();
+  // Phases only advance within an attempt. A late report of an earlier phase would move the ledger
+  // back.
   if (phase <= job->group.member(place).phase) return;
   const Instant at = InstantFromNanoseconds(event.at_ns());
   job->ledger.Enter(place, CategoryOf(phase), at);

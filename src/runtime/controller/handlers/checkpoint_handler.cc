@@ -13,6 +13,7 @@ AttemptShape CheckpointHandler::ShapeOf(const JobRecord& job, uint64_t attempt) 
           job.spec().snapshot().replicated()};
 }
 
+// Nodes that the job has left complete their orders too, so membership in the gang is not required.
 void CheckpointHandler::OnSnapshotPersisted(const proto::Event& event) {
   const auto& persisted = event.snapshot_persisted();
   JobRecord* job = context_.jobs.Find(persisted.job_id());
@@ -35,6 +36,8 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   if (found == job.writer.pending().end()) return;
   const PendingCommit& commit = found->second;
   const AttemptShape shape = ShapeOf(job, commit.attempt);
+  // Grant succeeds once for each step, so exactly one node receives the right to write the
+  // manifest. It is the node that reported last: it is alive now.
   if (!job.writer.Grant(step, shape)) return;
   proto::Command command;
   auto* grant = command.mutable_commit_snapshot();
@@ -54,6 +57,8 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   context_.Send(commit.committer, std::move(command));
 }
 
+// The commit is on disk whatever happens to the attempt that reported it, so events of older
+// attempts count, but only for a commit that is pending (CheckpointWriter::Commit).
 void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
   const auto& committed = event.snapshot_committed();
   const uint64_t step = committed.step();
@@ -69,6 +74,8 @@ void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
     notification->set_tier("disk");
   }
   OrderCopy(*job);
+  // A commit may be what memory on left nodes, the end of the job or a departure waits for. Each
+  // call has no effect if it is not.
   placement_.FreeLeft(*job);
   closer_.CloseIfSaved(*job);
   placement_.AdvanceVacate(*job);
@@ -116,6 +123,7 @@ void CheckpointHandler::OrderWrite(JobRecord& job) {
   };
   if (job.writer.IsBusy(will_answer)) return;
   const uint64_t step = job.snapshots.memory_step();
+  // A step that failed is not ordered again: the next complete step has newer state.
   if (step <= job.snapshots.committed_step() || job.writer.HasFailed(step)) return;
   // Under other ranks other nodes would have to be asked.
   const auto attempt = job.snapshots.AttemptOfComplete(step);
@@ -146,6 +154,8 @@ void CheckpointHandler::SendOrderAgain(const JobRecord& job) {
   for (const auto& [node, done] : job.writer.order()->nodes) SendOrder(job, node);
 }
 
+// An agent that rejoins may have lost any command that was on its way. Orders are idempotent. A
+// grant is withdrawn first, because Grant sends it only once.
 void CheckpointHandler::SendAgain(JobRecord& job, const NodeId& node) {
   SendOrder(job, node);
   const auto& copying = job.copier.order();
@@ -166,6 +176,8 @@ void CheckpointHandler::OrderCopy(JobRecord& job) {
   if (!job.live() || !job.snapshots.committed().contains(step)) return;
   const uint64_t commits = job.writer.commits();
   if (!job.copier.IsDue(job.spec().snapshot(), step, commits, job.closing())) return;
+  // All nodes see the run's folder, so any reachable node can copy. Members come first: nodes that
+  // the job has left may be removed sooner.
   std::vector<NodeId> nodes;
   for (const Member& member : job.group.members()) nodes.push_back(member.node);
   for (const auto& [id, memory] : job.snapshots.left()) nodes.push_back(id);
@@ -213,6 +225,8 @@ void CheckpointHandler::CopyFailed(JobRecord& job, const proto::SnapshotFailed& 
   closer_.CloseIfSaved(job);
 }
 
+// The end of the job makes the newest checkpoint due for a copy even if the policy copies only each
+// n-th one, so a copy may begin here.
 bool CheckpointHandler::CopiesSettled(JobRecord& job) {
   if (job.spec().snapshot().copy_to().empty()) return true;
   OrderCopy(job);

@@ -17,7 +17,8 @@ namespace {
 constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
 constexpr size_t kMaxMessage = 2000;
 
-// Signals that a program brings upon itself.
+// Signals that a program brings upon itself. All others, SIGKILL among them, come from outside:
+// from the kernel's OOM killer, an operator or an injected fault.
 bool IsProgramError(int signal) {
   return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
          signal == SIGILL;
@@ -36,6 +37,8 @@ std::string DescribeExit(const proto::WorkerExited& exited) {
   return what;
 }
 
+// `error_at_ns` is the time in the worker's error file. It is earlier than the exit, and of several
+// failed workers the earliest error is the cause. A time after the event cannot be right.
 Evidence EvidenceOf(const proto::Event& event) {
   const auto& exited = event.worker_exited();
   const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal());
@@ -79,6 +82,8 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   if (!place.has_value() || exited.rank() / job->local() != *place) return;
   const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
   const uint64_t attempt = job->life.attempt();
+  // A report of an earlier attempt cannot start a fault, but it can still show the cause of the
+  // newest one: a slow node reports its dead worker after the restart has begun.
   if (exited.attempt() < attempt) {
     const bool of_newest = exited.attempt() == job->faults.failed_attempt();
     if (!killed_by_us && of_newest) ImproveCause(*job, EvidenceOf(event));
@@ -89,6 +94,8 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
     NoteFault(*job, EvidenceOf(event));
     return TryDecide(*job);
   }
+  // Exit code 0 ends the job only when all ranks have ended. Until then the rest may still work,
+  // for example on an evaluation, within a longer limit.
   if (job->group.EndRank(*place, job->local())) {
     closer_.BeginClosing(*job, proto::SUCCEEDED, "all workers ended well");
   } else {
@@ -102,6 +109,8 @@ void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
   JobRecord* job = context_.CurrentJob(event, failed.job_id(), failed.attempt(), &place);
   if (job == nullptr || job->closing() || job->life.state() == proto::STOPPING) return;
   const std::string what = "workers did not start on " + event.node() + ": " + failed.reason();
+  // A missing program or a start that makes no sense fails in the same way each time, so it is not
+  // restarted.
   if (failed.permanent()) {
     context_.SendKill(*job, Duration(0), what);
     return closer_.BeginClosing(*job, proto::FAILED, what);
@@ -117,6 +126,8 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   const auto& vacate = job.placement.vacate();
   if (vacate && vacate->stage != Vacate::Stage::kSnapshot) return;
   if (job.group.empty()) return;
+  // One failure makes the peers fail too. All of them are evidence of one fault, not faults of
+  // their own.
   if (job.faults.undecided()) return ImproveCause(job, evidence);
   const std::string& id = job.id();
   const Instant now = context_.now;
@@ -128,10 +139,14 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
     job.interval.ObserveFailure();
   }
   job.data.Close(job.life.attempt());
+  // The time from the failure to its report, and from the report to the decision, are separate
+  // categories; neither belongs to a step.
   job.ledger.EnterAll(proto::DETECT, happened);
   job.ledger.EnterAll(proto::DIAGNOSE, now);
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   context_.deadlines.Clear(DeadlineKind::kStart, id);
+  // Certain evidence is decided in the same step. Other evidence may be the consequence of a
+  // failure whose report is still on its way.
   context_.deadlines.Set(DeadlineKind::kDecide, id, evidence.certain ? now : now + kEvidenceWindow);
   // The others can't continue without it; what they know is in their arenas.
   context_.SendKill(job, Duration(0), evidence.what);
@@ -151,6 +166,8 @@ void FaultHandler::TryDecideAll() {
   for (auto& [id, job] : context_.jobs.all()) TryDecide(job);
 }
 
+// Called after every event that may make a decision possible, so it first checks whether one is
+// due. Touch marks the job although the caller may have reached it without a look-up.
 void FaultHandler::TryDecide(JobRecord& job) {
   if (!job.faults.undecided() || !job.live() || job.closing()) return;
   const std::string& id = job.id();
@@ -177,9 +194,12 @@ void FaultHandler::TryDecide(JobRecord& job) {
 
 void FaultHandler::Restart(JobRecord& job) {
   const size_t nodes = job.group.size();
+  // Without a complete gang the fault stays undecided. TakeTarget has noted which node the job
+  // waits for, and the arrival of a node calls TryDecide again.
   if (!placement_.TakeTarget(job)) return;
   BlameNode(job);
   job.faults.CountRestart();
+  // Read before OpenAttempt, which sets the progress back to the restored step.
   const uint64_t reached = job.progress.step();
   starter_.OpenAttempt(job);
   const bool by_itself = job.restores_by_itself();

@@ -9,6 +9,8 @@ namespace longhaul::runtime::controller {
 
 HangLimits HangHandler::LimitsOf(const JobRecord& job) const {
   const ControllerOptions& options = context_.options;
+  // A script that prints its steps prints nothing during evaluations and checkpoints, so silence
+  // proves less there.
   const bool output = job.reads_output();
   return {output ? options.output_hang_floor : options.hang_floor, options.hang_factor,
           output ? options.output_hang_limit : Duration(0)};
@@ -67,6 +69,8 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
   if (job == nullptr || job->faults.undecided() || job->life.state() != proto::RUNNING) return;
   const Instant since = job->hang.last_progress();
   for (const auto& worker : probed.workers()) {
+    // Only a worker that the probe found stopped and continued is a fault. The others show that the
+    // state of the processes is normal, and the next deadline decides.
     if (!worker.resumed()) continue;
     const proto::Fault& fault = job->faults.AddContinued(
         {proto::FaultClass::kHang,

@@ -28,6 +28,8 @@ Status JobAdmission::CheckSubmission(const proto::Job& job) const {
   return user.ok() ? user : user.WithContext("job " + job.id());
 }
 
+// The checks see the jobs of the submission in order: a job may depend on an earlier one, and all
+// together must stay within the limits of their users.
 Status JobAdmission::CheckSubmission(const proto::JobsSubmitted& submitted) const {
   if (submitted.jobs().empty()) return InvalidArgument("a submission needs a job");
   EarlierJobs earlier;
@@ -70,6 +72,8 @@ Status JobAdmission::CheckOne(const proto::Job& job, const EarlierJobs& earlier)
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
 
+// Two live jobs in one folder would overwrite each other's checkpoints. An ended job may be
+// followed by another one in its folder: that is how a run is resumed.
 Status JobAdmission::CheckDirectory(const proto::Job& job) const {
   const std::string& directory = job.run_directory();
   if (directory.empty()) return {};
@@ -100,6 +104,8 @@ Status JobAdmission::CheckArray(const proto::Job& job) const {
     return InvalidArgument("array: " + std::to_string(array.count()) + " elements and " +
                            std::to_string(values) + " values");
   }
+  // The values are divided over the elements, so each element's size is that of the job without
+  // them.
   proto::Job one = job;
   one.mutable_array()->clear_values();
   const uint64_t bytes = one.ByteSizeLong() * array.count();
@@ -113,6 +119,8 @@ Status JobAdmission::CheckArray(const proto::Job& job) const {
 JobRecord& JobAdmission::AddJob(const proto::Job& spec) {
   const double expected = ToSeconds(context_.options.expected_time_between_failures);
   JobRecord& job = context_.jobs.Add(spec, context_.now, Seconds(expected));
+  // A resumed run: its newest checkpoint can be restored from the first attempt on. Attempt numbers
+  // continue above those on disk, because they are part of the names of folders.
   if (spec.committed_step() > 0) {
     job.snapshots.Commit(spec.committed_step(), spec.committed_attempt(), /*keep=*/1);
     job.life.SkipAttempts(spec.committed_attempt());
@@ -125,6 +133,8 @@ JobRecord& JobAdmission::AddJob(const proto::Job& spec) {
 }
 
 void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
+  // The service has refused such a job already. A replayed log must reach the same state, whatever
+  // it contains.
   if (!CheckSubmission(spec).ok()) return;
   if (spec.has_array() || !spec.after().jobs().empty()) return AddHeld(spec);
   JobRecord& job = AddJob(spec);
@@ -133,6 +143,8 @@ void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
     context_.AddMessage(spec.id(), proto::MessageNotification::WARNING, warning);
   }
   context_.scheduler.Submit(spec, context_.now);
+  // Scheduled here and not only at the end of the step, so that the reason of a job that has to
+  // wait is part of this event's notifications.
   placement_.Schedule();
   if (job.life.state() == proto::QUEUED) {
     context_.SetState(job, proto::QUEUED, context_.scheduler.WaitText(JobId(spec.id())));

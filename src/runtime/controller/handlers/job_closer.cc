@@ -26,6 +26,8 @@ void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
   if (context_.releases.IsArray(request.job_id())) StopArray(request.job_id(), reason);
 }
 
+// Scheduling after each element would start elements that are stopped a moment later. So the others
+// are served once, after the last one.
 void JobCloser::StopArray(const std::string& array, const std::string& reason) {
   ending_many_ = true;
   const uint32_t count = context_.releases.Find(array)->count();
@@ -39,6 +41,8 @@ void JobCloser::StopArray(const std::string& array, const std::string& reason) {
 void JobCloser::Stop(JobRecord& job, const std::string& reason) {
   if (!job.live() || job.closing()) return;
   const std::string& id = job.id();
+  // Three cases: a job that the scheduler has never received, one without workers, and one whose
+  // workers have to end first. A job that is closing keeps the outcome that was decided first.
   if (context_.releases.IsHeld(id)) return EndHeld(job, reason);
   if (job.group.empty()) return BeginClosing(job, proto::STOPPED, reason);
   job.faults.Dismiss();
@@ -46,6 +50,7 @@ void JobCloser::Stop(JobRecord& job, const std::string& reason) {
   context_.deadlines.Clear(DeadlineKind::kVacate, id);
   context_.SetState(job, proto::STOPPING, reason);
   for (size_t i = 0; i < job.group.size(); ++i) {
+    // A lost node will not report that its workers have ended.
     if (!context_.nodes.IsAlive(job.group.member(i).node)) job.group.Close(i);
   }
   context_.SendKill(job, context_.options.stop_grace, reason);
@@ -76,6 +81,8 @@ void JobCloser::CloseIfStopped(JobRecord& job) {
 void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std::string& reason) {
   if (job.closing()) return;
   job.life.BeginClosing(outcome, reason);
+  // A fault whose lost steps reached to the end of the run is over with the run's success: there is
+  // no later step that could resolve it.
   if (outcome == proto::SUCCEEDED && job.progress.highest_step() > 0) {
     faults_.ResolveFaults(job, context_.now);
   }
@@ -95,6 +102,9 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
   CloseIfSaved(job);
 }
 
+// Called after each event that may have been the last one that the end waits for. The order of the
+// conditions is that of the tiers: first the newest snapshot has to be on disk, then the newest
+// checkpoint at the second tier. If no node can be reached, neither will happen.
 void JobCloser::CloseIfSaved(JobRecord& job) {
   if (!job.closing() || !job.live()) return;
   const auto& members = job.group.members();
@@ -111,6 +121,8 @@ void JobCloser::CloseIfSaved(JobRecord& job) {
   if (saved || job.writer.IsLost(newest) || !reachable) Finalize(job);
 }
 
+// Such a job has no nodes, no deadline and no record in the scheduler, so nothing has to be
+// released. NoteEnded marks its dependants as affected.
 void JobCloser::EndHeld(JobRecord& job, const std::string& reason) {
   job.life.BeginClosing(proto::STOPPED, reason);
   job.ledger.EnterAll(proto::FINISH, context_.now);
@@ -135,6 +147,7 @@ void JobCloser::Finalize(JobRecord& job) {
     const std::string known = job.writer.WhyNotSaved(newest);
     reason += "; the newest snapshot, step " + std::to_string(newest) +
               ", is not on disk: " + (known.empty() ? "it did not reach the disk in time" : known);
+    // A job whose last state is not on disk has not produced its result.
     if (outcome == proto::SUCCEEDED) outcome = proto::FAILED;
   }
   const std::string& copy_to = job.spec().snapshot().copy_to();
@@ -150,6 +163,7 @@ void JobCloser::Finalize(JobRecord& job) {
   context_.deadlines.Clear(DeadlineKind::kClose, id);
   for (const Member& member : job.group.members()) context_.SendForget(id, member.node);
   for (const auto& [node, memory] : job.snapshots.left()) context_.SendForget(id, node);
+  // Slots are returned before the scheduler receives the end, which may assign them at once.
   placement_.Release(job);
   context_.scheduler.End(JobId(id), context_.now);
   context_.SetState(job, outcome, reason);

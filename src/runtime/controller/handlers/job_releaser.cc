@@ -15,6 +15,8 @@ std::string EndText(const std::string& name, bool is_array, bool failed) {
   return is_array ? "an element of " + name + " did not succeed" : name + " did not succeed";
 }
 
+// An element counts as part of its array: a job may depend on a single element of an array in the
+// same submission.
 bool IsAmong(const EarlierJobs& jobs, const std::string& id) {
   if (jobs.contains(id)) return true;
   const auto element = SplitElementId(id);
@@ -63,6 +65,8 @@ void JobReleaser::Release(const std::string& id) {
   context_.releases.DropDependencies(*context_.releases.Find(id));
 }
 
+// Ending a unit that can never start affects the units that depend on it, so the loop runs until no
+// unit is affected. Dependencies name only earlier jobs, so there is no cycle.
 void JobReleaser::Settle() {
   while (context_.releases.has_affected()) {
     for (const std::string& id : context_.releases.TakeAffected()) {
@@ -78,6 +82,8 @@ void JobReleaser::Advance(ReleaseUnit& unit) {
   if (unit.after.jobs().empty()) Offer(unit);
 }
 
+// Satisfied dependencies are removed for good. An outcome does not change any more, and a long list
+// would be examined again with each end.
 std::string JobReleaser::TakeSatisfied(ReleaseUnit& unit) const {
   proto::Dependencies left;
   left.set_when(unit.after.when());
@@ -108,6 +114,8 @@ void JobReleaser::EndHeld(ReleaseUnit& unit, const std::string& reason) {
   }
 }
 
+// `eligible` is the time from which the unit's wait counts, the same for all elements of an array:
+// one that is offered later, for lack of room, has waited as long as the first.
 void JobReleaser::Offer(ReleaseUnit& unit) {
   if (unit.next == 0) unit.eligible = context_.now;
   while (unit.next < unit.count() && unit.has_room()) {

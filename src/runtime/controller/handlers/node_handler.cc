@@ -12,6 +12,8 @@
 
 namespace longhaul::runtime::controller {
 
+// Nodes that were lost before the restart stay lost. The others get the longer rejoin_grace,
+// because all agents reconnect at the same time.
 void NodeHandler::DisconnectAll() {
   for (const auto& [id, node] : context_.nodes.all()) {
     if (node.lost) continue;
@@ -22,6 +24,9 @@ void NodeHandler::DisconnectAll() {
   }
 }
 
+// The order matters. The earlier life is lost first, so that its workers' places are closed and
+// faults noted. Then the node has the new agent's facts, whose memory is adopted before any
+// decision can choose a restore. Decisions come last.
 void NodeHandler::OnAgentJoined(const proto::Event& event) {
   const NodeId id(event.node());
   NodeTable& nodes = context_.nodes;
@@ -60,6 +65,8 @@ void NodeHandler::ScheduleAndDecide() {
   faults_.TryDecideAll();
 }
 
+// First everything that should not run is ended, then what should run is sent again. An attempt
+// whose fault is undecided is ended too, since the next attempt needs the slots.
 void NodeHandler::Reconcile(const NodeId& id) {
   for (const auto& running : context_.nodes.at(id).facts.running()) {
     const JobRecord* job = context_.jobs.Find(running.job_id());
@@ -96,6 +103,8 @@ void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
   }
 }
 
+// A broken connection is no loss: workers continue, and events arrive after the reconnect. Only the
+// grace period turns it into one. The scheduler places nothing new there in the meantime.
 void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   const NodeId id(event.node());
   if (!context_.nodes.at(id).connected) return;
@@ -113,6 +122,8 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   context_.AddNodeNotification(id);
 }
 
+// For each job, memory and pending writes of the node are given up before the fault is noted,
+// because the decision may follow at once and chooses the restore from what is left.
 void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant happened) {
   context_.nodes.Lose(id);
   context_.scheduler.Fault(id.value(), why, context_.now);
@@ -146,6 +157,7 @@ void NodeHandler::OnNodeCordoned(const proto::NodeCordoned& cordoned) {
 
 void NodeHandler::OnGraceOver(const NodeId& id) {
   const Node* node = context_.nodes.Find(id);
+  // The agent may have rejoined in the same instant, before this deadline was handled.
   if (node == nullptr || node->connected || node->lost) return;
   LoseNode(id, id.value() + " is gone: its agent did not come back", context_.now);
   ScheduleAndDecide();

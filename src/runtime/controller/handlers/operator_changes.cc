@@ -13,6 +13,7 @@ namespace {
 constexpr int kMostChanges = 1'000;
 
 // Whether it waits for the scheduler, without a place.
+// A job that ends, or has nodes assigned but not free yet, is no longer waiting for the scheduler.
 bool Waits(const JobRecord& job) {
   return job.life.state() == proto::QUEUED && job.group.empty() && job.placement.target().empty() &&
          !job.closing();
@@ -27,6 +28,8 @@ std::string NameOf(const proto::NodeReservation& reservation) {
 
 }  // namespace
 
+// All or none: a request is refused as a whole if one of its changes is not possible now. Changes
+// of one request may still exclude each other, so Reserve checks again.
 Status OperatorChanges::Check(const proto::ChangesAsked& asked) const {
   if (asked.changes().empty()) return InvalidArgument("no change is named");
   if (asked.changes_size() > kMostChanges) {
@@ -94,6 +97,7 @@ Status OperatorChanges::CheckJobChange(const JobRecord& job, const proto::Job& s
   if (!Waits(job)) return FailedPrecondition("job " + id + " does not wait: it is not changed");
   const bool resized = spec.nodes() != job.spec().nodes() ||
                        spec.processes_per_node() != job.spec().processes_per_node();
+  // Its layout, samples and checkpoints belong to the size with which it began.
   if (resized && job.has_begun()) {
     return FailedPrecondition("job " + id + " has begun with " +
                               std::to_string(job.spec().nodes()) + " nodes and keeps that size");
@@ -110,6 +114,10 @@ bool OperatorChanges::CanChangeSize(const JobId& id) const {
   return job != nullptr && !job->has_begun();
 }
 
+// The scheduler proposes events of its own model; each has one counterpart among the controller's
+// changes. A node that has not joined cannot be enlisted by a change, so its name goes into
+// `missing`. Changes of the job accumulate in one specification, because each change carries the
+// whole of it.
 Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
                                              const std::vector<scheduler::Event>& fix) const {
   Controller::Remedy remedy;
@@ -148,6 +156,8 @@ Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
   return remedy;
 }
 
+// The service checks a request before it logs the event. The check is repeated, so that the result
+// depends on the state and the event alone, in a replay too.
 void OperatorChanges::OnChangesAsked(const proto::ChangesAsked& asked) {
   if (!Check(asked).ok()) return;
   for (const proto::Change& change : asked.changes()) Make(change, asked.reason());
@@ -245,6 +255,8 @@ void OperatorChanges::ChangeJob(JobRecord& job, const proto::Job& spec) {
   const bool resized = spec.nodes() != job.spec().nodes() ||
                        spec.processes_per_node() != job.spec().processes_per_node();
   job.life.Change(spec);
+  // The plan of faults and the data set are part of the specification. Before the first attempt
+  // nothing refers to the earlier ones.
   if (!job.has_begun()) {
     job.faults.ResetPlan(spec.faults_size());
     job.data = DataLedger(spec.data());

@@ -14,6 +14,7 @@ void RunTimeLimits::Watch(const JobRecord& job) {
   const spec::QueueSpec* queue =
       scheduling::RunTimeQueueOf(context_.scheduler.configuration(), job.spec());
   if (queue == nullptr) return context_.deadlines.Clear(DeadlineKind::kRunTime, job.id());
+  // The time of earlier placements counts, so the deadline comes sooner after a preemption.
   const Duration left = queue->max_run_time - job.placement.held(context_.now);
   context_.deadlines.Set(DeadlineKind::kRunTime, job.id(),
                          context_.now + std::max(left, Duration(0)));
@@ -36,6 +37,7 @@ bool RunTimeLimits::IsOver(const JobRecord& job) const {
   return queue != nullptr && job.placement.held(context_.now) >= queue->max_run_time;
 }
 
+// The limit is checked again here: the configuration may have changed since the deadline was set.
 void RunTimeLimits::OnOverdue(JobRecord& job) {
   if (job.closing() || job.life.state() == proto::STOPPING || !IsOver(job)) return;
   const std::string reason = ReasonFor(job);

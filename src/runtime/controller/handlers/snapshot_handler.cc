@@ -12,6 +12,8 @@
 
 namespace longhaul::runtime::controller {
 
+// Snapshots of jobs that have no place on the node, or that have ended, are of no use to any
+// restart from here, so their memory is released at once.
 void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
   const Node& node = context_.nodes.at(id);
   std::map<std::string, std::vector<const proto::AgentJoined::HeldSnapshot*>> by_job;
@@ -54,6 +56,7 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
     job->snapshots.NoteWay(sealed);
     return Complete(*job, sealed.step(), blocked, sealed.bytes());
   }
+  // A repeated report must not be counted twice towards the completeness of the step.
   if (job->snapshots.Holds(place, sealed.step())) return;
   job->writer.NoteContents(place, sealed, job->local(), job->world());
   if (!job->snapshots.Seal(place, sealed.step())) return;
@@ -66,6 +69,8 @@ void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, u
   job.snapshots.Complete(step, job.life.attempt());
   // A commit that the lease doesn't cover changes nothing; the event was checked against it.
   if (!job.data.Commit(job.life.attempt(), step).ok()) return;
+  // Steps are settled only up to what is on disk: a step that is only in memory may still be lost
+  // with its nodes.
   job.ledger.Settle(std::min(step, job.snapshots.committed_step()));
   auto* notification = context_.AddNotification(job.id()).mutable_snapshot();
   notification->set_step(step);
@@ -76,6 +81,7 @@ void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, u
   context_.scheduler.Snapshot(JobId(job.id()), context_.now);
   checkpoints_.OrderWrite(job);
   if (!job.placement.leaving()) return UpdateInterval(job);
+  // This is the snapshot for which the gang's departure has waited.
   if (job.placement.vacate()->stage == Vacate::Stage::kSnapshot) placement_.StopForVacate(job);
 }
 
@@ -109,6 +115,8 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
   const auto& failed = event.snapshot_failed();
   JobRecord* job = context_.jobs.Find(failed.job_id());
   if (job == nullptr || !job->live()) return;
+  // The order to write is closed before anything else, also for a node that is no longer in the
+  // gang, because the next order depends on it.
   if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_DISK) {
     checkpoints_.WriteFailed(*job, failed, NodeId(event.node()));
     if (failed.overtaken()) return;
@@ -169,6 +177,8 @@ void SnapshotHandler::RestoreFailed(JobRecord& job, size_t place,
       job.snapshots.DropCommitted(failed.step());
       break;
   }
+  // A report of an earlier attempt makes its copy unusable all the same, but the workers that
+  // failed on it are gone, so there is nothing to restart.
   if (failed.attempt() != job.life.attempt()) return;
   const std::string& node = job.group.member(place).node.value();
   faults_.NoteFault(

@@ -47,6 +47,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
   }
   // Steps come one after another, each once, and not beyond the lease.
   const uint64_t last = report.last_step();
+  // A gap would leave steps without time in the ledger, and a repeated step would be counted twice.
   if (first != next || last < first || last >= job->group.lease().end_step()) return;
   Duration stall{};
   if (report.whole_job()) {
@@ -90,10 +91,14 @@ void StepReports::ReportStall(JobRecord& job, uint64_t step, Duration stall, Ins
 void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
   const Duration took = job.hang.TakeReport(at);
   const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
+  // The time before the first report includes the restart, so it says nothing about a step. But
+  // this report proves that the restore is over: memory that was kept for it can be released.
   if (taken.first_of_attempt) {
     placement_.FreeLeft(job);
   } else {
     const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
+    // An evaluation takes place at a few steps only, so its time is left out of the mean time of a
+    // step.
     const double steady = ToSeconds(took) - ToSeconds(Duration(report.times().evaluation_ns()));
     job.interval.ObserveStep(Seconds(std::max(steady, 0.0) / count));
     job.interval.ObserveRunning(Seconds(ToSeconds(took)));
@@ -132,6 +137,9 @@ void StepReports::OnWorkerResult(const proto::WorkerResult& result) {
 }
 
 void StepReports::InjectDueFaults(JobRecord& job) {
+  // A fault is injected at the first report at or after its step, since reports may cover several
+  // steps. Each one is marked before it is sent: after a restart that repeats the step it must not
+  // be injected again.
   for (int i = 0; i < job.spec().faults_size(); ++i) {
     const proto::PlannedFault& fault = job.spec().faults(i);
     if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;

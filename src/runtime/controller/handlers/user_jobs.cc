@@ -13,6 +13,8 @@ bool LimitsUsers(const spec::QueueSpec& queue) { return !(queue.per_user == spec
 
 }  // namespace
 
+// Counted from the jobs each time and not kept, so that the numbers cannot drift from the state.
+// Submissions are rare compared with other events.
 std::map<UserJobs::QueueAndUser, uint64_t> UserJobs::Count() const {
   std::map<QueueAndUser, uint64_t> counts;
   for (const auto& [id, job] : context_.jobs.all()) {
@@ -64,6 +66,7 @@ void UserJobs::AddTo(std::vector<proto::QueueStatus>& queues) const {
     if (!queue.has_per_user()) continue;
     std::map<std::string, proto::UserHolding> held;  // by user
     for (const proto::UserHolding& each : queue.held()) held[each.user()] = each;
+    // The scheduler's amounts list users that hold nodes. Users whose jobs all wait are added here.
     for (auto at = live.lower_bound({queue.name(), ""});
          at != live.end() && at->first.first == queue.name(); ++at) {
       proto::UserHolding& user = held[at->first.second];

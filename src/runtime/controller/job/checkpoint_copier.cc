@@ -9,6 +9,8 @@ void CheckpointCopier::Add(uint64_t step, uint64_t attempt) {
   copied_step_ = std::max(copied_step_, step);
 }
 
+// One copy at a time, and only of the newest checkpoint: with a slow second tier, the ones in
+// between are skipped. A step that failed is not tried again; the next checkpoint is.
 bool CheckpointCopier::IsDue(const proto::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
                              bool closing) const {
   if (policy.copy_to().empty() || order_.has_value()) return false;
@@ -38,6 +40,8 @@ bool CheckpointCopier::Fail(uint64_t step, const std::string& reason) {
   return true;
 }
 
+// The copy is ordered again at another node, from its beginning: nothing of an incomplete copy is
+// visible at the second tier.
 bool CheckpointCopier::DropNode(const NodeId& node) {
   if (!order_.has_value() || order_->node != node) return false;
   order_.reset();

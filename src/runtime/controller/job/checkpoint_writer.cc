@@ -23,6 +23,8 @@ void CheckpointWriter::NoteContents(size_t place, const proto::SnapshotSealed& s
   for (uint32_t i = 0; i < local; ++i) {
     contents.ranks[place * local + i] = sealed.contents(static_cast<int>(i));
   }
+  // Removes the oldest step that no write needs. Contents of a step that is being written are kept,
+  // because IsWhole compares against its writers.
   for (auto each = contents_.begin(); contents_.size() > kMostContents;) {
     const bool on_its_way =
         pending_.contains(each->first) || (order_ && order_->step == each->first);
@@ -46,6 +48,7 @@ bool CheckpointWriter::IsBusy(const std::function<bool(const NodeId&)>& will_ans
   const bool answered =
       std::all_of(order_->nodes.begin(), order_->nodes.end(),
                   [&](const auto& entry) { return entry.second || will_answer(entry.first); });
+  // An order that one of its nodes never completes would block all later ones.
   if (!answered) order_.reset();
   return answered;
 }
@@ -55,6 +58,8 @@ bool CheckpointWriter::Order(uint64_t attempt, uint64_t step, const std::vector<
   PersistOrder order{attempt, step, {}, {}};
   const auto writers = shape.replicated ? nodes : Deal(nodes, order, shape);
   const auto pending = pending_.find(step);
+  // After a restart of the gang the same step may be ordered again. Nodes that had written their
+  // pieces are not ordered to do so twice.
   const bool begun = pending != pending_.end() && pending->second.attempt == attempt;
   bool open = false;
   for (const NodeId& writer : writers) {
@@ -71,6 +76,8 @@ bool CheckpointWriter::Order(uint64_t attempt, uint64_t step, const std::vector<
 std::vector<NodeId> CheckpointWriter::Deal(const std::vector<NodeId>& nodes, PersistOrder& order,
                                            const AttemptShape& shape) {
   const uint32_t local = shape.local;
+  // The contents are indexed by rank, so they are usable only if the writers are all nodes of the
+  // attempt that sealed the step.
   const StepContents* known = ContentsOf(order.attempt, order.step, shape.world());
   if (known == nullptr || known->ranks.size() != nodes.size() * local) return nodes;
   StepContents& contents = contents_.at(order.step);
@@ -81,6 +88,7 @@ std::vector<NodeId> CheckpointWriter::Deal(const std::vector<NodeId>& nodes, Per
     if (shares[i].empty()) continue;
     writers.push_back(nodes[i]);
     contents.writers.insert(nodes[i].value());
+    // A node that writes all of its ranks gets an order without a list.
     if (shares[i].size() < local) order.ranks[nodes[i]] = shares[i];
   }
   return writers;
@@ -105,6 +113,7 @@ void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t attempt, uint6
   if (all) order_.reset();
 }
 
+// One node that cannot write makes the step incomplete, so the order ends for all.
 void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step) {
   if (!order_.has_value() || order_->step != step) return;
   if (order_->attempt != attempt || !order_->nodes.contains(node)) return;
@@ -112,6 +121,8 @@ void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t attempt, uint64_t
   order_.reset();
 }
 
+// A node that has finished its part is no reason to close the order: its files are on disk, whether
+// or not it lives.
 void CheckpointWriter::DropNode(const NodeId& node) {
   if (!order_.has_value()) return;
   const auto found = order_->nodes.find(node);
@@ -132,6 +143,7 @@ void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersis
   while (pending_.size() > kMostPending) pending_.erase(pending_.begin());
 }
 
+// Without contents each node of the attempt has to report; with them, only those that have a share.
 bool CheckpointWriter::IsWhole(const PendingCommit& commit, uint64_t step,
                                const AttemptShape& shape) const {
   if (shape.replicated) return !commit.nodes.empty();
@@ -170,6 +182,8 @@ void CheckpointWriter::WithdrawGrants(const NodeId& node) {
 bool CheckpointWriter::Commit(uint64_t attempt, uint64_t step) {
   const auto found = pending_.find(step);
   if (found == pending_.end() || found->second.attempt != attempt) return false;
+  // Older pending commits are void with this one: retention would remove their checkpoints next,
+  // and a restore prefers the newer step.
   pending_.erase(pending_.begin(), std::next(found));
   contents_.erase(contents_.begin(), contents_.upper_bound(step));
   ++commits_;
@@ -195,6 +209,8 @@ std::string CheckpointWriter::WhyNotSaved(uint64_t step) const {
   return save_failure_step_ >= step ? save_failure_ : "";
 }
 
+// A step number above the restored one will be computed again by another attempt, with other bits.
+// Everything that is known of it under the earlier attempt would be wrong for the new one.
 void CheckpointWriter::Rewind(uint64_t step) {
   contents_.erase(contents_.upper_bound(step), contents_.end());
   unsaved_step_ = std::min(unsaved_step_, step);

@@ -29,6 +29,8 @@ void DataLedger::Close(uint64_t attempt) {
 }
 
 Status DataLedger::Commit(uint64_t attempt, uint64_t step) {
+  // A late worker of an earlier attempt has used the same samples as the present one will. Counting
+  // them from both would count them twice.
   if (attempt != attempt_ || !open_) {
     return FailedPrecondition("attempt " + std::to_string(attempt) + " holds no lease");
   }

@@ -42,6 +42,8 @@ Duration HangDetector::Patience(const HangLimits& limits, bool workers_end) cons
   return workers_end ? std::max(patience, kEndLimit) : patience;
 }
 
+// The caller sets the next deadline one patience later, so a restart comes after twice the patience
+// at the earliest.
 HangDetector::Overdue HangDetector::TakeOverdue(const HangLimits& limits, Instant now) {
   Overdue overdue;
   overdue.silence =

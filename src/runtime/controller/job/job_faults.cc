@@ -17,6 +17,8 @@ bool IsCertain(proto::FaultClass fault) {
          fault == proto::FaultClass::kHang || fault == proto::FaultClass::kStorage;
 }
 
+// An attempt can pass a stage more than once for one fault, when the restart itself fails. Only the
+// first time is kept.
 void StampOnce(proto::Fault& fault, RestartStage stage, int64_t at_ns) {
   switch (stage) {
     case RestartStage::kStarted:
@@ -71,7 +73,9 @@ bool JobFaults::Take(const Evidence& evidence, const proto::Job& spec, const Wor
   Describe(record, evidence, spec, group);
   failed_attempt_ = attempt;
   undecided_ = true;
+  // The record of an earlier error is reused for its real cause, and keeps the earlier time.
   if (record.fault.happened_at_ns() != 0) return false;
+  // The clock of the reporting node may be ahead of the controller's.
   record.fault.set_happened_at_ns(ToNanoseconds(std::min(evidence.happened, now)));
   record.fault.set_detected_at_ns(ToNanoseconds(now));
   return true;
@@ -82,6 +86,9 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
   if (records_.empty()) return false;
   Record& record = records_.back();
   proto::Fault& fault = record.fault;
+  // Certainty ranks before time: an exit code of a peer may come first, but a lost node explains
+  // it. Evidence for the same node replaces the text in any case, because it describes the node's
+  // loss more exactly.
   const bool is_certain = IsCertain(record.kind);
   const bool earlier = ToNanoseconds(evidence.happened) < fault.happened_at_ns();
   const bool better =
@@ -113,6 +120,8 @@ bool JobFaults::is_own_fault() const {
   return newest_class() == proto::FaultClass::kError || newest_class() == proto::FaultClass::kStart;
 }
 
+// Only errors of the program count as fruitless. Hardware may fail many times in a row without the
+// program being at fault; `max_restarts` bounds that.
 std::optional<std::string> JobFaults::WhyGiveUp(const RestartLimits& limits) {
   // Where no steps are reported, to have lasted is the only sign of progress.
   if (limits.has_lasted) fruitless_ = 0;
@@ -168,6 +177,8 @@ bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
   return true;
 }
 
+// Several faults may be open at a time, when one happens before the restart for another has reached
+// a new step. The stages of the present restart belong to all of them.
 void JobFaults::Stamp(RestartStage stage, Instant at) {
   for (size_t i = first_unresolved_; i < records_.size(); ++i) {
     proto::Fault& fault = records_[i].fault;
@@ -185,11 +196,16 @@ const proto::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_ra
                                     : outlook.workers_started;
   if (record.fault.decided_at_ns() == 0 || !over) return nullptr;
   if (outlook.reports) record.fault.set_new_step_at_ns(ToNanoseconds(at));
+  // The cost is the badput that was booked while the fault was open. It cannot be negative; the
+  // bound covers a ledger that moved time to another category.
   record.fault.set_lost_rank_seconds(std::max(bad_rank_seconds - record.bad_before, 0.0));
   ++first_unresolved_;
   return &record.fault;
 }
 
+// Counts the planned faults that match the evidence and subtracts the recorded faults that they
+// explain already, so that a real fault of the same rank after an injected one is not reported as
+// injected.
 bool JobFaults::WasInjected(const Evidence& evidence, const proto::Job& spec,
                             const WorkerGroup& group) const {
   int planned = 0;

@@ -11,6 +11,7 @@ constexpr size_t kMostSizes = 1000;
 
 void JobPlacement::FinishVacate() {
   vacate_.reset();
+  // The placement that it would confirm has ended.
   transaction_ = 0;
   ++preemptions_;
 }

@@ -56,6 +56,7 @@ void JobProgress::TakeLosses(const proto::StepReported& report) {
   }
 }
 
+// One message a minute at most: a slow network makes almost each step stall.
 bool JobProgress::ShouldReportStall(Duration stall, Instant at) {
   constexpr Duration kReported = std::chrono::seconds(1);
   constexpr Duration kPause = std::chrono::minutes(1);
@@ -72,6 +73,8 @@ double JobProgress::EtaSeconds(uint64_t total) const {
   return known ? step_seconds_ * static_cast<double>(total - step_) : -1;
 }
 
+// The loss of the newest evaluation at or before the step: a checkpoint rarely falls on a step with
+// an evaluation.
 std::optional<double> JobProgress::ValidationLossAt(uint64_t step) const {
   const auto later = validation_losses_.upper_bound(step);
   if (later == validation_losses_.begin()) return std::nullopt;

@@ -36,6 +36,8 @@ Seconds Typical(const std::deque<Seconds>& recent) {
 
 }  // namespace
 
+// Equation 37 of Daly's paper, as the header gives it. The expansion holds for ratio < 1; written
+// as a negation so that a NaN takes the safe branch.
 Seconds DalyInterval(Seconds cost, Seconds between_failures) {
   const double ratio = cost.count() / (2 * between_failures.count());
   if (!(ratio < 1)) return between_failures;
@@ -59,6 +61,8 @@ void SnapshotInterval::ObserveCopy(Seconds took) {
   if (took > Seconds(0)) Remember(recent_copies_, took);
 }
 
+// A snapshot that starts before the copy of the one before is complete protects no more against the
+// loss of a node, but stops training once more.
 Seconds SnapshotInterval::Best() const {
   return std::max(DalyInterval(Typical(recent_blocked_), TimeBetweenFailures()),
                   Typical(recent_copies_));
@@ -80,6 +84,7 @@ bool SnapshotInterval::Update() {
   if (fixed_steps_ > 0 || snapshots_ < kEnough || !(step_ > Seconds(0))) return false;
   const double best_steps = std::clamp(Best().count() / step_.count(), 1.0, 1e9);
   const auto now = static_cast<double>(steps_);
+  // Hysteresis: each change is a command to all nodes and a message to the user.
   if (best_steps <= kMoved * now && best_steps >= now / kMoved) return false;
   const auto chosen = static_cast<uint64_t>(std::llround(best_steps));
   if (chosen == steps_) return false;

@@ -18,6 +18,10 @@ constexpr size_t kMostReplicas = 4;
 constexpr size_t kMostSteps = 64;
 
 // The states of the built-in trainer: what a rank holds is a function of its stage and its part.
+// For example, 2 tensor-parallel parts and 2 pipeline stages on 8 ranks: stage 0 is ranks 0 to 3,
+// stage 1 is ranks 4 to 7, and in a stage the part is the rank modulo 2. Ranks 0 and 2 then have
+// the same state, as replicas. The state's number depends only on stage and part, so it means the
+// same in a gang of any size.
 class States {
  public:
   States(const proto::Job& job, size_t nodes)
@@ -41,6 +45,10 @@ class States {
 
 }  // namespace
 
+// The newest step wins over a faster tier: a step that only the disk has is preferred to an older
+// one in memory, since each step lost costs its computation again. Within one step the nearest tier
+// is used. `saved_attempt` names the checkpoint's folder whenever there is one, also where memory
+// is used.
 proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
                                               const std::map<uint64_t, uint64_t>& copies) const {
   std::vector<uint64_t> steps;
@@ -60,6 +68,8 @@ proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
     const bool saved = on_disk || copies.contains(step);
     bool in_memory = true;  // of their own, all of them
     bool in_memories = true;
+    // The loop ends early only where its result no longer matters: a step that is neither in all
+    // memories nor saved is not restored from.
     for (size_t i = 0; i < places_.size() && (in_memories || saved); ++i) {
       if (Holds(i, step)) continue;
       in_memory = false;
@@ -81,6 +91,8 @@ proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
   return restore;
 }
 
+// The tiers differ between places, the step never does: a node that lacks the step in its memory
+// reads a copy, while the others use their own.
 proto::Restore SnapshotTracker::RestoreFor(const GangView& view, size_t place) const {
   proto::Restore restore = restore_;
   if (restore.step() == 0) return restore;
@@ -95,6 +107,8 @@ proto::Restore SnapshotTracker::RestoreFor(const GangView& view, size_t place) c
     restore.set_source_port(source->facts.peer_port());
     const auto of = view.group.PlaceOf(source->id.value());
     const bool own = of.has_value() && Holds(*of, restore.step());
+    // With nodes that are alike, the source serves its own arena under the rank for which it was
+    // created, which is not a rank of this place.
     if (own && NodesAreAlike(view.spec)) restore.set_source_rank(places_[*of].arena_first_rank);
   } else {
     restore.set_tier(proto::Restore::TIER_DISK);
@@ -103,6 +117,7 @@ proto::Restore SnapshotTracker::RestoreFor(const GangView& view, size_t place) c
 }
 
 bool SnapshotTracker::NeedsDisk(const GangView& view, const std::vector<NodeId>& target) const {
+  // The newest complete state is on disk already, so no node depends on the write.
   if (memory_step_ <= committed_step_) return false;
   const bool alike = NodesAreAlike(view.spec);
   // The nodes that it leaves keep what they hold until a newer state is complete.
@@ -121,6 +136,9 @@ bool SnapshotTracker::NeedsDisk(const GangView& view, const std::vector<NodeId>&
   return !all && !gives;
 }
 
+// An order is only useful if all parts can be written, so one missing writer makes the result
+// empty. After the gang has left its nodes, the places are those of the earlier gang, which `left_`
+// stores with their number.
 std::vector<NodeId> SnapshotTracker::WritersOf(const GangView& view, uint64_t step) const {
   const bool one = view.spec.snapshot().replicated();
   std::vector<NodeId> writers;
@@ -160,6 +178,8 @@ const Node* SnapshotTracker::CopyOf(const GangView& view, size_t place, uint64_t
     }
     if (view.spec.snapshot().replicated()) return nullptr;
   }
+  // A copy counts only in the life of the holder's agent that received it. A new agent reports what
+  // it has adopted (Adopt).
   const PlaceMemory& wanting = places_[place];
   if (!wanting.copied.contains(step)) return nullptr;
   const Node* node = view.nodes.Find(wanting.holder);
@@ -191,6 +211,8 @@ Spread SnapshotTracker::SpreadOf(const GangView& view, uint64_t step) const {
   return spread;
 }
 
+// Nodes that are alike need no spreads: any one of them serves all. Newest steps first, and only
+// few, because a restore uses the newest one that is whole.
 void SnapshotTracker::RememberSpreads(const GangView& view) {
   if (view.group.empty() || NodesAreAlike(view.spec)) return;
   for (auto step = complete_.rbegin(); step != complete_.rend(); ++step) {
@@ -211,9 +233,13 @@ bool SnapshotTracker::StillHolds(const GangView& view, const Spread::Holding& ho
 
 bool SnapshotTracker::IsWhole(const GangView& view, const Spread& spread) const {
   if (spread.places.empty()) return false;
+  // The layout is that of the gang which sealed the step, so its size counts here and not that of
+  // the present gang.
   const States states(view.spec, spread.places.size());
   const uint64_t local = view.local();
   if (!states.known() && spread.places.size() * local > kMostPieces) return false;
+  // A state may have several holders: replicas on other places, or a copy at a peer. One that is
+  // still there is enough.
   std::set<uint64_t> all, there;
   for (size_t place = 0; place < spread.places.size(); ++place) {
     const auto& holdings = spread.places[place];
@@ -240,6 +266,8 @@ void SnapshotTracker::AddPieces(const GangView& view, size_t place, proto::Resto
     wanted.insert(now.Of(rank));
   }
   std::map<uint64_t, size_t> named;  // holders by state
+  // Pieces on the node itself are named first: the limit of holders for each state must not exclude
+  // the ones that need no network.
   const auto add = [&](bool own) {
     for (size_t of = 0; of < spread.places.size(); ++of) {
       for (const Spread::Holding& holding : spread.places[of]) {

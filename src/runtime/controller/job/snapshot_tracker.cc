@@ -17,6 +17,8 @@ constexpr size_t kRememberedAttempts = 64;  // snapshots in memory are of the ne
 using Ranks = std::map<uint64_t, std::set<uint32_t>>;  // by step
 
 // Whether all ranks of a node are there, from `first` on.
+// A snapshot of a node is usable only as a whole: a missing rank makes the step unusable for the
+// gang.
 bool HasAll(const std::set<uint32_t>& ranks, uint32_t first, uint32_t local) {
   return std::distance(ranks.lower_bound(first), ranks.lower_bound(first + local)) == local;
 }
@@ -42,6 +44,8 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
     place.sealed.RemoveAbove(from);
     place.copied.RemoveAbove(from);
   }
+  // Seals of the earlier attempt may be incomplete. Counting them together with those of the new
+  // attempt would declare a step complete that no attempt has in full.
   seals_.clear();
   memory_step_ = std::min(memory_step_, from);
   complete_.erase(complete_.upper_bound(from), complete_.end());
@@ -52,6 +56,7 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
 PlaceMemory SnapshotTracker::MemoryAt(const GangView& view, const std::vector<NodeId>& target,
                                       size_t place) const {
   const NodeId& id = target[place];
+  // With another number of nodes, the same place has other ranks.
   const bool same_size = view.group.size() == target.size();
   const bool alike = NodesAreAlike(view.spec);
   PlaceMemory memory;
@@ -68,6 +73,8 @@ PlaceMemory SnapshotTracker::MemoryAt(const GangView& view, const std::vector<No
     return memory;
   }
   const auto left = left_.find(id);
+  // A node that the job left and now gets back still has its snapshots, unless its agent has been
+  // started again in between.
   if (left != left_.end() && left->second.incarnation == view.nodes.at(id).incarnation) {
     const bool same = left->second.place == place && left->second.nodes == target.size();
     memory.arena_first_rank = left->second.arena_first_rank;
@@ -88,6 +95,7 @@ void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>
     left_[node.id] = {node.incarnation, places_[i].sealed, places_[i].arena_first_rank, i,
                       view.group.size()};
   }
+  // Assigned last, because MemoryAt reads the earlier places for each place of the target.
   places_ = std::move(places);
 }
 
@@ -102,6 +110,8 @@ bool SnapshotTracker::IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now)
   return attempt == now || (attempt < now && step <= restore_.step());
 }
 
+// An attempt from before the remembered ones is unknown, and its state is not used. A state at or
+// below the step from which its attempt began cannot have been sealed by it.
 bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) const {
   if (attempt > now || !restored_.contains(attempt)) return false;
   if (step <= restored_.at(attempt)) return false;
@@ -111,6 +121,8 @@ bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) c
 
 bool SnapshotTracker::Seal(size_t place, uint64_t step) {
   places_[place].sealed.Add(step);
+  // The caller has checked that the place does not hold the step yet, so each place is counted
+  // once.
   return ++seals_[step] >= places_.size();
 }
 
@@ -119,6 +131,8 @@ void SnapshotTracker::SealAll(uint64_t step) {
 }
 
 void SnapshotTracker::Complete(uint64_t step, uint64_t attempt) {
+  // Older steps that some node has not sealed are never completed: a restore would prefer this one
+  // anyway.
   seals_.erase(seals_.begin(), seals_.upper_bound(step));
   spreads_.erase(spreads_.begin(), spreads_.upper_bound(step));
   memory_step_ = step;
@@ -138,6 +152,7 @@ void SnapshotTracker::NoteWay(const proto::SnapshotSealed& sealed) {
 
 void SnapshotTracker::NoteCopy(size_t place, const Node& holder, uint64_t step) {
   PlaceMemory& memory = places_[place];
+  // One holder for each place is tracked: the one that received the newest copy.
   if (memory.holder != holder.id || memory.holder_incarnation != holder.incarnation) {
     memory.copied = {};
     memory.holder = holder.id;
@@ -166,6 +181,8 @@ uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& 
   for (size_t i = 0; i < places_.size(); ++i) {
     PlaceMemory& other = places_[i];
     if (other.holder != node.id || other.holder_incarnation != life_before) continue;
+    // The copies are verified anew by the new agent, so what the earlier one had reported is
+    // replaced, not extended.
     other.holder_incarnation = node.incarnation;
     other.copied = {};
     for (const auto& [step, ranks] : copies) {
@@ -179,6 +196,8 @@ uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& 
 
 void SnapshotTracker::LoseLeft(const NodeId& node) {
   const auto left = left_.find(node);
+  // The entry stays, so that a node that returns still receives the order to release the job's
+  // memory.
   if (left != left_.end()) left->second.sealed = {};
 }
 
@@ -214,6 +233,9 @@ bool SnapshotTracker::SomeLeftAlive(const NodeTable& nodes) const {
   });
 }
 
+// `committed_` follows the retention of the job's folder (`keep`), so that no restore names a
+// checkpoint that the agent has removed. An older step may be committed after a newer one; then the
+// newest does not change.
 bool SnapshotTracker::Commit(uint64_t step, uint64_t attempt, size_t keep) {
   committed_[step] = attempt;
   while (committed_.size() > keep) committed_.erase(committed_.begin());

@@ -34,6 +34,8 @@ void WorkerGroup::Clear() {
   store_port_ = 0;
 }
 
+// Everything a member reported belongs to the earlier attempt, except the node itself and its
+// devices.
 void WorkerGroup::BeginAttempt(const proto::DataLease& lease, uint64_t restored_step,
                                uint32_t world) {
   for (Member& member : members_) {
@@ -64,6 +66,9 @@ bool WorkerGroup::Start(size_t place, const proto::WorkersStarted& started, uint
   return true;
 }
 
+// A node may skip phases, when its ranks pass through them at the same time. It then counts for
+// each phase that it has skipped. The result is about the last one: whether all members have
+// entered `phase`.
 bool WorkerGroup::EnterPhase(size_t place, Phase phase) {
   const int before = members_[place].phase;
   members_[place].phase = phase;
@@ -80,6 +85,7 @@ void WorkerGroup::ReportAll(uint64_t step) {
 
 bool WorkerGroup::EndRank(size_t place, uint32_t ranks_per_node) {
   Member& member = members_[place];
+  // The bound keeps a repeated report from completing the gang.
   member.ranks_done = std::min(member.ranks_done + 1, ranks_per_node);
   uint64_t done = 0;
   for (const Member& other : members_) done += other.ranks_done;

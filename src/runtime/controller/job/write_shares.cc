@@ -9,6 +9,8 @@
 
 namespace longhaul::runtime {
 
+// A rank whose node reported no content (plan and root are 0) is equal to no other rank, so its
+// state is always written.
 std::vector<uint32_t> FirstAlike(const RankContents& contents) {
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> first;
   std::vector<uint32_t> alike(contents.size());
@@ -21,6 +23,9 @@ std::vector<uint32_t> FirstAlike(const RankContents& contents) {
   return alike;
 }
 
+// The largest pieces first, each to the least loaded of the nodes that hold it: the usual greedy
+// rule for balanced loads. The sort is stable and ties go to the lowest rank, so that a replay
+// deals the same shares. `load` is by node.
 std::vector<std::vector<uint32_t>> ShareOut(const RankContents& contents, uint32_t ranks_per_node) {
   CHECK(ranks_per_node >= 1 && contents.size() % ranks_per_node == 0);
   const std::vector<uint32_t> alike = FirstAlike(contents);
@@ -49,6 +54,8 @@ std::vector<std::vector<uint32_t>> ShareOut(const RankContents& contents, uint32
   return shares;
 }
 
+// Of several written files with the same state the one of the lowest rank serves the others, so
+// that the manifest does not depend on the order of the reports.
 std::vector<std::vector<uint32_t>> AlsoServed(const RankContents& contents,
                                               const std::vector<uint32_t>& written) {
   const std::vector<uint32_t> alike = FirstAlike(contents);

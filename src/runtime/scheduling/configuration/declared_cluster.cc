@@ -131,6 +131,8 @@ std::string DeclaredCluster::Contradiction(const std::string& node, const NodeFa
   return Join(found, ", ");
 }
 
+// All names by which a reservation may refer to the node: its own, its domains, its groupings and
+// the name for all nodes.
 NodeNames DeclaredCluster::NamesOf(const std::string& node) const {
   NodeNames names = {node};
   const auto found = index_.find(node);
@@ -148,6 +150,8 @@ NodeNames DeclaredCluster::NamesOf(const std::string& node) const {
   return names;
 }
 
+// Declared nodes that have not joined are part of the topology, but down. Nodes that the file does
+// not declare are added behind them, in natural order of their names.
 Result<spec::Topology> DeclaredCluster::MakeTopology(std::span<const JoinedNode> joined,
                                                      uint32_t slots_per_accelerator,
                                                      const NodeReservations& reservations) const {

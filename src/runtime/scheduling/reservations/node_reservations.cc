@@ -119,6 +119,7 @@ Status NodeReservations::Check(const NodeReservation& wanted, Instant now) const
   return {};
 }
 
+// Two reservations of one node must not overlap in time.
 Status NodeReservations::CheckNodes(const NodeReservation& wanted,
                                     std::span<const NodeNames> nodes) const {
   const std::string context = "reservation " + wanted.name();
@@ -169,6 +170,9 @@ bool NodeReservations::Cancel(const std::string& name) {
   return true;
 }
 
+// A reservation can begin and end in one call, after a long time without events, and both changes
+// are returned. They are sorted by their own times, so the order does not depend on when the call
+// is made.
 std::vector<NodeReservations::Change> NodeReservations::Advance(Instant now) {
   std::vector<Change> changes;
   for (const auto& [name, reservation] : all_) {
@@ -212,6 +216,7 @@ std::set<std::string> NodeReservations::On(const NodeNames& node) const {
   return found;
 }
 
+// A reservation without queues and users admits nobody: a maintenance window.
 bool NodeReservations::Admits(const NodeReservation& reservation, const Occupant& job) {
   const auto names = [](const auto& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
@@ -221,6 +226,8 @@ bool NodeReservations::Admits(const NodeReservation& reservation, const Occupant
                      [&](const std::string& queue) { return names(reservation.queues(), queue); });
 }
 
+// Before a reservation begins, a job may use its nodes if it ends early enough. After that, only
+// holders may, and a running job that cannot be stopped.
 Tolerance NodeReservations::ToleranceOf(const Occupant& job, Instant now) const {
   Tolerance tolerance;
   for (const auto& [name, reservation] : all_) {
@@ -287,6 +294,7 @@ void TolerateAll(const spec::Topology& topology, std::set<std::string>& tolerate
   }
 }
 
+// The scheduler compares classes of nodes, so reservations become sets of classes.
 void RestrictTo(const std::set<std::string>& tolerated, const spec::Topology& topology,
                 scheduler::Shape& shape) {
   scheduler::ClassSet kept;

@@ -16,6 +16,8 @@ Result<std::unique_ptr<AgentAdmission>> AgentAdmission::Open(const AgentAdmissio
   return made;
 }
 
+// A join token admits a new node and is used up. A certificate that is still valid admits only its
+// own node, for a renewal.
 Status AgentAdmission::Authorize(const proto::JoinRequest& request, const std::string& certificate,
                                  Instant now) {
   if (!IsNodeName(request.node())) {
@@ -62,10 +64,13 @@ Result<Instant> AgentAdmission::Verify(const std::string& certificate, const std
                            "create-join)");
   }
   ASSIGN_OR_RETURN(const std::string owner, VerifyClient(certificate, authority_.certificate, now));
+  // A valid certificate of one node must not act for another one.
   if (owner != node) {
     return PermissionDenied("the agent states that it is node " + Printable(node, 70) +
                             ", and its certificate is of node " + Printable(owner, 70));
   }
+  // The gateway breaks the stream when the certificate expires, so an expired agent does not stay
+  // connected.
   ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
   return facts.not_after;
 }

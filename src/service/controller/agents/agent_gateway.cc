@@ -91,6 +91,8 @@ class AgentGateway::Stream final
     Send(std::move(message));
   }
 
+  // Called by the loop's thread. It never blocks: an agent that does not read fills its outbox, and
+  // then its connection is broken. It receives what it missed when it joins again.
   void Send(proto::ToAgent message) {
     std::lock_guard lock(mutex_);
     if (!welcomed_ || ending_) return;
@@ -118,7 +120,8 @@ class AgentGateway::Stream final
     context_->TryCancel();
   }
 
-  // Whether nothing came for so long, although we were reading.
+  // Whether nothing came for so long, although we were reading. A paused stream is silent because
+  // the gateway does not read, so its silence proves nothing.
   bool SilentSince(Instant since) const {
     std::lock_guard lock(mutex_);
     return !paused_ && last_received_ < since;
@@ -128,6 +131,8 @@ class AgentGateway::Stream final
     last_received_ = io::MonotonicNow();
   }
 
+  // One read is under way at a time. The next one starts only when this one has been taken, so the
+  // events of an agent enter the loop in their order.
   void OnReadDone(bool ok) override {
     if (!ok) return End(grpc::Status::OK);
     NoteReceived();
@@ -188,6 +193,8 @@ class AgentGateway::Stream final
     if (event.sequence() == 0 || event.kind_case() == proto::Event::KIND_NOT_SET) {
       return {grpc::StatusCode::INVALID_ARGUMENT, "an event needs a sequence number and a kind"};
     }
+    // The identity comes from the hello, which was authenticated, and not from the event: an agent
+    // cannot report for another node.
     event.set_node(node_.value());
     event.set_incarnation(incarnation_);
     {
@@ -201,10 +208,14 @@ class AgentGateway::Stream final
         gateway_.loop_.Push(std::move(event), [weak = std::weak_ptr<Stream>(self_)] {
           if (const auto stream = weak.lock()) stream->EventTaken();
         });
+    // Refused events are lost with the stream. The agent keeps them until they are acknowledged and
+    // sends them again.
     if (pushed) return grpc::Status::OK;
     return {grpc::StatusCode::UNAVAILABLE, "the controller is overloaded or stopping"};
   }
 
+  // Called by the loop's thread once the event is in the log. Reading resumes at half the window,
+  // so that a slow log does not cause a start and a stop for each event.
   void EventTaken() {
     {
       std::lock_guard lock(mutex_);
@@ -235,6 +246,7 @@ class AgentGateway::Stream final
     }
   }
 
+  // gRPC allows Finish once, and no write may be under way. Requires mutex_.
   void FinishLocked() {
     if (finished_) return;
     finished_ = true;
@@ -360,6 +372,8 @@ void AgentGateway::Audit(const std::string& peer, const proto::AgentHello& hello
   audit_.Record(entry, io::Now());
 }
 
+// With TLS the certificate identifies the node and the token is not used. Without it the shared
+// token is the only check. Returns until when the identity is valid.
 Result<Instant> AgentGateway::Authenticate(const std::string& certificate,
                                            const proto::AgentHello& hello) const {
   if (options_.admission != nullptr) {
@@ -383,6 +397,8 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
     std::lock_guard lock(mutex_);
     if (stopped_) return Unavailable("the controller is stopping");
     std::shared_ptr<Stream>& current = current_[node];
+    // Two agents of one name: the later life wins, so that an old process that reconnects cannot
+    // displace the one that has replaced it.
     if (current != nullptr && current->incarnation() > hello.incarnation()) {
       return FailedPrecondition("a newer agent of " + hello.node() + " is connected");
     }
@@ -412,6 +428,8 @@ void AgentGateway::Unexpect(const Stream* stream) {
   unidentified_.erase(stream);
 }
 
+// Only the newest stream of a node reports its disconnection. An older one that ends later was
+// replaced, so the node is connected.
 void AgentGateway::Forget(const Stream* stream, const std::string& reason) {
   std::lock_guard lock(mutex_);
   const auto found = current_.find(stream->node());
@@ -440,6 +458,7 @@ void AgentGateway::Deliver(const NodeId& node, const proto::Command& command) {
   stream->Send(std::move(message));
 }
 
+// A new life of the agent has its own sequence numbers, so the incarnation is compared.
 void AgentGateway::Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) {
   const auto stream = Find(node);
   if (stream == nullptr || stream->incarnation() != incarnation) return;

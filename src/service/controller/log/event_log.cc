@@ -65,6 +65,8 @@ std::string KindOf(const proto::Notification& notification) {
 // One connection with its prepared statements.
 class EventLog::Database {
  public:
+  // NOMUTEX: each connection is used by one thread at a time. The loop's thread has the writer; a
+  // mutex guards the reader.
   static Result<std::unique_ptr<Database>> Open(const std::string& path, int flags) {
     sqlite3* handle = nullptr;
     const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -105,6 +107,8 @@ class EventLog::Database {
     return number;
   }
 
+  // The low byte is the primary result code; the rest refines it. The codes decide whether the
+  // caller repeats the write (a full disk) or gives up (damage).
   Status Error(const std::string& what) const {
     const int code = handle_ == nullptr ? SQLITE_NOMEM : sqlite3_extended_errcode(handle_);
     const std::string message =
@@ -150,6 +154,8 @@ EventLog::~EventLog() = default;
 
 Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
   const std::string lock_path = path + ".lock";
+  // A file of its own carries the lock, because closing any descriptor of the database would drop
+  // SQLite's own locks on it. The kernel releases it when the process dies.
   io::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return FromErrno(errno, "cannot open " + lock_path);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -165,6 +171,8 @@ Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
 
 Status EventLog::Prepare() {
   ASSIGN_OR_RETURN(writer_, Database::Open(path_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  // FULL: with WAL, NORMAL would lose the newest commits in a loss of power, and commands that
+  // followed from them have been sent.
   RETURN_IF_ERROR(writer_->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
   ASSIGN_OR_RETURN(const int64_t application, writer_->Number("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, writer_->Number("PRAGMA user_version"));
@@ -183,6 +191,7 @@ Status EventLog::Prepare() {
     return FailedPrecondition("the event log " + path_ + " has format " + std::to_string(version) +
                               ", this program reads " + std::to_string(kSchemaVersion));
   }
+  // Damage is reported at the start and not in the middle of a replay.
   ASSIGN_OR_RETURN(sqlite3_stmt* const check, writer_->Prepare("PRAGMA quick_check(1)"));
   if (sqlite3_step(check) != SQLITE_ROW) return writer_->Error("cannot check");
   const std::string verdict = reinterpret_cast<const char*>(sqlite3_column_text(check, 0));
@@ -211,6 +220,7 @@ Status EventLog::Prepare() {
 }
 
 Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
+  // SQLITE_STATIC: SQLite does not copy `bytes`, which stays unchanged until the step is done.
   std::string bytes = entry.event.SerializeAsString();
   sqlite3_stmt* event = writer_->insert_event;
   sqlite3_bind_int64(event, 1, static_cast<int64_t>(sequence));
@@ -252,6 +262,8 @@ Status EventLog::ApplySizeLimit() {
   return Status();
 }
 
+// One transaction for the batch, so one sync to the disk. All of it or nothing is in the log after
+// a crash.
 Status EventLog::Append(std::span<const LogEntry> batch) {
   if (batch.empty()) return Status();
   RETURN_IF_ERROR(RollBack());
@@ -285,6 +297,7 @@ Status EventLog::Replay(
     const auto sequence = static_cast<uint64_t>(sqlite3_column_int64(rows, 0));
     const bool parsed =
         event.ParseFromArray(sqlite3_column_blob(rows, 2), sqlite3_column_bytes(rows, 2));
+    // A gap means that rows were removed: continuing would give a state that never existed.
     if (sequence != expected || !parsed) {
       sqlite3_reset(rows);
       return DataLoss("event " + std::to_string(expected) + " of the event log " + path_ +

@@ -21,9 +21,11 @@ RenderedNotification Render(const LoggedNotification& logged) {
   return rendered;
 }
 
+// Ids below `from_` are read from the log, so nothing has to be loaded at the start.
 NotificationFeed::NotificationFeed(EventLog& log)
     : log_(log), from_((log.last_sequence() + 1) * kNotificationsPerEvent - 1) {}
 
+// Rendered once for all watchers, and outside of the lock.
 void NotificationFeed::Publish(const std::vector<LoggedNotification>& notifications) {
   if (notifications.empty()) return;
   std::vector<RenderedNotification> rendered;
@@ -46,6 +48,8 @@ Result<NotificationFeed::Batch> NotificationFeed::After(uint64_t id, const JobId
   Batch batch;
   {
     std::lock_guard lock(mutex_);
+    // Read before the log, so that notifications that are published in between are returned by the
+    // next call.
     const uint64_t newest = newest_.empty() ? from_ : newest_.back().id;
     batch.through = std::max(id, newest);
     if (id >= from_) {
@@ -56,6 +60,7 @@ Result<NotificationFeed::Batch> NotificationFeed::After(uint64_t id, const JobId
       for (; next != newest_.end() && batch.notifications.size() < limit; ++next) {
         if (job.empty() || next->job == job) batch.notifications.push_back(*next);
       }
+      // The limit was reached, so the caller continues after the last one that it got.
       if (next != newest_.end()) batch.through = batch.notifications.back().id;
       return batch;
     }

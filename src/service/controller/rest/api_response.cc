@@ -7,10 +7,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Texts such as the output of workers may hold bytes that are not UTF-8: they are replaced, because
+// dump() would throw otherwise.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// 409 is for what the state of the controller refuses: the same request may succeed later. 503 is
+// for what may succeed when it is repeated unchanged.
 int HttpStatusOf(Code code) {
   switch (code) {
     case Code::kOk:

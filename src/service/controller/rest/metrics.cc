@@ -13,6 +13,7 @@ namespace {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
+// Label values in Prometheus's text format: backslash, quotation mark and line end are escaped.
 std::string Escaped(const std::string& value) {
   std::string escaped;
   for (const char c : value) {
@@ -38,7 +39,7 @@ std::string LowerCase(std::string text) {
   return text;
 }
 
-// All samples of one metric, after its HELP and TYPE.
+// All samples of one metric. They must follow each other, after one HELP and TYPE.
 class Family {
  public:
   Family(std::string& out, const char* name, const char* type, const char* help)

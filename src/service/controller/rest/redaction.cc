@@ -29,6 +29,8 @@ void RedactEnvironment(proto::Job& job) {
   job.set_spec_json(WithoutEnvironment(job.spec_json()));
 }
 
+// By reflection, so that a job in a message of any kind is found, also in one that is added later.
+// Maps are left out: no message has a map of jobs.
 void RedactJobs(Message& message) {
   if (message.GetDescriptor() == proto::Job::descriptor()) {
     return RedactEnvironment(static_cast<proto::Job&>(message));

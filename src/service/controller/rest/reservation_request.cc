@@ -48,6 +48,7 @@ Status TakeNames(const Json& json, const char* key, Names& names) {
   return {};
 }
 
+// Exactly one of the two forms: with both, they could contradict each other.
 Status TakeEnd(const Json& json, Instant from, Instant now, proto::NodeReservation& wanted) {
   std::string until;
   std::string length;

@@ -60,6 +60,7 @@ Result<bool> QueryFlag(const ApiRequest& request, const std::string& key) {
 }
 
 // Whether the values of environments, which may be secrets, are asked for.
+// The route needs only the role view, so the stricter role is checked here.
 Result<bool> WantsEnvironment(const ApiRequest& request) {
   ASSIGN_OR_RETURN(const bool wants, QueryFlag(request, "environment"));
   if (!wants || Permits(request.caller.role, Role::kOperate)) return wants;
@@ -134,6 +135,8 @@ RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
       change_routes_(loop, prepare_),
       event_streams_(std::move(event_streams)) {}
 
+// The only list of paths. Authorisation, the audit log's names and dispatch all read it, so a route
+// cannot exist without a decision about its role.
 const std::vector<RestApi::Route>& RestApi::Table() {
   static const std::vector<Route> table = {
       {"GET", "/v1/healthz", std::nullopt, &RestApi::GetHealth},
@@ -176,6 +179,8 @@ std::vector<std::string> RestApi::Routes() {
   return routes;
 }
 
+// For the audit log: the pattern and not the path, so that entries can be counted, with what the
+// path names beside it.
 RestApi::Wanted RestApi::Describe(std::string_view method, std::string_view path) {
   Parameters parameters;
   for (const Route& route : Table()) {
@@ -186,6 +191,8 @@ RestApi::Wanted RestApi::Describe(std::string_view method, std::string_view path
   return {Printable(method, 20) + " (unknown path)", std::string(path)};
 }
 
+// A path or method that is not in the table needs a token too, so that only callers with one get
+// the answers 404 and 405.
 std::optional<Role> RestApi::RoleFor(std::string_view method, std::string_view path) {
   Parameters parameters;
   for (const Route& route : Table()) {
@@ -194,6 +201,7 @@ std::optional<Role> RestApi::RoleFor(std::string_view method, std::string_view p
   return Role::kView;
 }
 
+// The caller has checked the role.
 ApiResponse RestApi::Handle(const ApiRequest& request) const {
   std::vector<std::string> allowed;
   Parameters parameters;
@@ -226,6 +234,7 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   const Status health = loop_.Health();
   if (!health.ok())
     return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
+  // On this thread, not the loop's: the preparation may read data for minutes.
   Result<proto::JobsSubmitted> jobs = prepare_(*submission);
   if (!jobs.ok()) return ErrorResponse(jobs.status());
   Json list = Json::array();
@@ -235,6 +244,7 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
     ids.push_back(job.id());
   }
   proto::Event event;
+  // One event for all jobs of the request, so that a crash leaves all of them or none.
   if (jobs->jobs_size() == 1) {
     *event.mutable_job_submitted()->mutable_job() = std::move(*jobs->mutable_jobs(0));
   } else {
@@ -341,6 +351,7 @@ ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parame
   return response;
 }
 
+// A job that is over is no error: a client may repeat a stop whose answer was lost.
 ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& parameters) const {
   auto reason = ParseReason(request.body);
   if (!reason.ok()) return ErrorResponse(reason.status());
@@ -391,6 +402,7 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   if (!job.ok()) return ErrorResponse(job.status());
   const JobId id(job->job().id());
   const auto question =
+      // One read for both, so that the jobs and the nodes in an answer are of the same moment.
       loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
   Json answer = {{"job_id", id.value()},     {"state", proto::ToJson(*job)["state"]},
                  {"reason", "never-fits"},   {"sentence", question.aside},
@@ -412,8 +424,12 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   }
   const auto why = question.scheduler->Explain(id, io::Now(), question.means);
   if (!why.ok()) return ErrorResponse(why.status());
+  // The core may have changed since the copy was made. Each proposed change is checked again when
+  // it is applied.
   const auto remedy =
       loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
+  // Changes of the job's specification are shown as differences, so each one is compared with the
+  // one before it.
   proto::Job before = job->job();
   for (const std::string& node : remedy.missing) {
     answer["commands"].push_back("longhaul agent --node " + node +
@@ -447,6 +463,7 @@ ApiResponse RestApi::GetReservations(const ApiRequest&, const Parameters&) const
   return JsonResponse({{"reservations", std::move(list)}});
 }
 
+// The times are fixed here: the event holds instants, so "+2h" means the same in a replay.
 ApiResponse RestApi::PostReservation(const ApiRequest& request, const Parameters&) const {
   const Instant now = io::Now();
   auto wanted = ParseReservation(request.body, now);

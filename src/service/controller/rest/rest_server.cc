@@ -19,6 +19,8 @@ constexpr Duration kFeedWait =
 constexpr std::string_view kScheme = "bearer ";
 constexpr std::string_view kJson = "application/json";
 
+// no-store: answers contain the state of jobs and, at times, tokens. nosniff: a browser must not
+// run an answer as a script.
 HttpAnswer ToHttp(ApiResponse response) {
   HttpAnswer answer;
   answer.status = response.status;
@@ -80,6 +82,7 @@ const char* CodeOf(int status) {
 }
 
 // One watcher's place in the feed.
+// Next() returns what is new and does not block: the server calls it again after WakeStreams().
 class Watcher : public HttpStream {
  public:
   // Requires that `open` counts this one already.
@@ -95,6 +98,7 @@ class Watcher : public HttpStream {
   Part Next() override {
     Part part;
     const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
+    // The log cannot be read. The client reconnects with the id of the last event that it has seen.
     if (!batch.ok()) return {"", true};
     through_ = batch->through;
     bool over = false;
@@ -190,6 +194,7 @@ Status RestServer::Listen() {
   return Status();
 }
 
+// The thread that wakes the streams uses the server, so it ends first.
 void RestServer::Stop() {
   stopping_ = true;
   if (feed_thread_.joinable()) feed_thread_.join();
@@ -229,6 +234,9 @@ RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
   return {*identity, std::nullopt};
 }
 
+// The order of the checks: a web page of another origin gets no information, not even whether a
+// token is valid. The type of the body is checked last, because its message is for callers that are
+// authorised. A web page can send a form or plain text without a preflight request, but not JSON.
 std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Identity& who) const {
   if (const auto foreign =
           RefuseForeignOrigin(request, tls_ == nullptr && !options_.behind_proxy)) {
@@ -258,6 +266,8 @@ std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
   return ToHttp(*std::move(refusal));
 }
 
+// Everything that changes something is recorded, and refusals. Reading is not, except for the
+// values of environments, which may be secrets.
 void RestServer::Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer) {
   const std::string method = MethodOf(request);
   const bool refused = answer.status == 401 || answer.status == 403 || answer.status == 415;
@@ -298,6 +308,8 @@ void RestServer::OnEvicted(const std::string& peer) {
       io::Now());
 }
 
+// Counted before the comparison, so that two requests at the same time cannot both take the last
+// place.
 HttpAnswer RestServer::Stream(const EventStream& stream) {
   if (++*event_streams_ > kMostEventStreams) {
     --*event_streams_;

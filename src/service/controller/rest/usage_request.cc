@@ -14,6 +14,8 @@ using runtime::ToHours;
 
 constexpr size_t kLongestValue = 200;
 
+// The three forms cannot be confused: a duration begins with a number and ends with a unit, the
+// others contain a '-'.
 Result<Instant> ParseTime(const std::string& text, Instant now) {
   const Result<Duration> before = ParseDuration(text);
   if (before.ok()) return now - *before;
@@ -76,6 +78,7 @@ Result<runtime::UsageQuery> ParseUsageQuery(const std::map<std::string, std::str
   wanted.since = *since;
   const auto until = ParseTime(values["until"], now);
   if (!until.ok()) return until.status().WithContext("until");
+  // A period that ends in the future is cut, because no usage of the future exists.
   wanted.until = std::min(*until, now);
   if (wanted.since < wanted.until) return wanted;
   return InvalidArgument("since " + ToString(wanted.since) + " is not before until " +

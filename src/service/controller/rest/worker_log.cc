@@ -38,6 +38,8 @@ std::vector<uint64_t> Attempts(const std::string& run_directory) {
 
 }  // namespace
 
+// Without an attempt, the newest one that has a log of this rank: after a change of size the newest
+// attempt may not have the rank.
 Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& query) {
   std::vector<uint64_t> attempts;
   if (query.attempt.has_value()) {
@@ -62,6 +64,7 @@ Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& 
   if (size < 0) return FromErrno(errno, "cannot read a log");
   const auto bytes = static_cast<uint64_t>(size);
   const uint64_t limit = std::min(query.bytes, kLargestPart);
+  // Without a position, the end of the log.
   part.from = std::min(query.from.value_or(bytes - std::min(bytes, limit)), bytes);
   part.text.resize(std::min(bytes - part.from, limit));
   const ssize_t got =

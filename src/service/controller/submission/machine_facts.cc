@@ -34,6 +34,7 @@ std::string ProcessorModel() {
   return "unknown processor";
 }
 
+// The cores that this process may use, which may be fewer than the machine has.
 uint32_t Cores() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -48,6 +49,7 @@ double PeakIn(const Json& json) {
 // The core's peak, from the file that keeps it or measured; zero where it can't be.
 double CorePeak(const std::string& state_directory, const std::string& trainer, uint32_t cores) {
   const std::string path = state_directory + "/machine.json";
+  // The figure is valid for this processor only; a state directory may be moved to another machine.
   const std::string machine = ProcessorModel() + ", cores: " + std::to_string(cores);
   double peak = 0.0;
   const auto kept = io::ReadText(path, kLongestAnswer);

@@ -40,6 +40,9 @@ nlohmann::ordered_json Config(const std::string& folder, uint64_t step, uint64_t
 
 }  // namespace
 
+// The step is resolved and read to its end at the submission, so that a job does not wait in a
+// queue to fail on its first start, and so that later steps of the source run do not change what it
+// starts from.
 Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& from,
                                 const std::string& run_directory) {
   if (!spec.built_in()) {

@@ -122,6 +122,8 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   }
   for (const std::string& taint : spec.scheduling.tolerates) scheduling.add_tolerates(taint);
   const std::string& priority = spec.scheduling.priority;
+  // A priority is a number or the name of one in the controller's file. The scheduler resolves
+  // names, so that a change of the file applies to waiting jobs too.
   const bool negative = priority.starts_with('-');
   const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
   if (number.ok()) {
@@ -133,6 +135,8 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   const auto expected = ParseDuration(spec.scheduling.expected_duration);
   if (expected.ok()) scheduling.set_expected_ns(expected->count());
   const auto deadline = ParseDuration(spec.scheduling.deadline);
+  // A deadline in the file is relative to the submission. It becomes a time of day here, since the
+  // core does not read a clock.
   if (deadline.ok()) scheduling.set_deadline_at_ns(ToNanoseconds(io::Now() + *deadline));
   proto::Workload& workload = *job.mutable_workload();
   workload.set_built_in(spec.built_in());
@@ -184,6 +188,8 @@ Status CheckModel(const checkpoint::Manifest& manifest, int64_t parameters,
                             ": resume with the same model, or use another run directory");
 }
 
+// The position in the data is a number of global batches, so with other data or another batch it
+// would name other samples.
 Status CheckData(const checkpoint::Manifest& manifest, const proto::Job& job,
                  const std::string& where) {
   if (manifest.data.fingerprint == job.data().fingerprint() &&
@@ -226,6 +232,8 @@ void SetTopology(const spec::TopologySpec& topology, proto::Scheduling& scheduli
 Submission::Submission(SubmissionOptions options, CoreLoop& loop)
     : options_(std::move(options)), loop_(loop) {}
 
+// The core has only accepted jobs. `reserved_` prevents two submissions that are prepared at the
+// same time from taking the same id.
 std::string Submission::ReserveId(const std::string& name) {
   std::lock_guard lock(mutex_);
   for (uint64_t number = 1;; ++number) {
@@ -246,6 +254,8 @@ spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
     if (!node.connected() || (node.cordoned() && !cordoned_too)) continue;
     cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
   }
+  // The facts are those of this machine, divided by its nodes: the planner's predictions assume
+  // that all nodes are alike.
   const auto nodes = static_cast<uint32_t>(cluster.nodes.size());
   for (spec::NodeSpec& node : cluster.nodes) {
     node.cores = std::max(1U, facts.cores / nodes);
@@ -255,6 +265,8 @@ spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
 }
 
 // An elastic job that more nodes are planned for than there are now is planned for what there is.
+// The number of nodes must remain a multiple of what the layout needs (NodeStep) and of the slice
+// of the topology.
 spec::JobSpec Submission::Within(spec::JobSpec spec, size_t nodes) {
   const spec::ResourceSpec& resources = spec.resources;
   if (!resources.minimum_nodes || !resources.nodes || nodes >= *resources.nodes) return spec;
@@ -289,6 +301,8 @@ Status Submission::TakeBounds(const spec::JobSpec& spec, const planner::LocalPla
   return {};
 }
 
+// The measurement of a core's peak takes time and writes a file, so only one submission does it at
+// a time.
 Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::Job& job) {
   planner::MachineFacts facts;
   {
@@ -451,6 +465,8 @@ Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t n
   return job;
 }
 
+// The cheap part of the preparation, which touches no file of the run. A sketch, for a what-if
+// question, ends here and reserves no id.
 Result<Submission::Draft> Submission::Begin(spec::JobSpec spec, const SubmissionRequest& request,
                                             bool several) {
   Draft draft;
@@ -501,6 +517,8 @@ Status Submission::TakeDependencies(const spec::JobSpec& spec, const spec::JobFi
   return {};
 }
 
+// The expensive part. A resumed run that finds a checkpoint does not need its first weights, so an
+// unreadable start is an error only if there is no checkpoint.
 Status Submission::Complete(const SubmissionRequest& request, Draft& draft) {
   proto::Job& job = draft.job;
   const std::string& directory = job.run_directory();
@@ -536,6 +554,8 @@ Result<proto::JobsSubmitted> Submission::Prepare(const SubmissionRequest& reques
   const auto named = [&](const Status& status, const spec::JobSpec& spec) {
     return status.ok() || !file.several ? status : status.WithContext("job '" + spec.name + "'");
   };
+  // All drafts first: dependencies refer to ids of the same file, and the core must accept all jobs
+  // before the data of any is prepared.
   for (const spec::JobSpec& spec : file.jobs) {
     Result<Draft> draft = Begin(spec, request, file.several);
     if (!draft.ok()) return named(draft.status(), spec);

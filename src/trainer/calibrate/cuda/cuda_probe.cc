@@ -40,6 +40,7 @@ constexpr size_t kLeastRepeats = 5;
 constexpr size_t kMostRepeats = 200;
 constexpr int kLaunches = 1000;  // short operations in a row
 
+// Linear interpolation between the two nearest values.
 double Quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(place);
@@ -47,7 +48,8 @@ double Quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (place - std::floor(place)) * (sorted[above] - sorted[below]);
 }
 
-// A block of bf16 normals: sums of twelve uniform numbers.
+// A block of bf16 normals: sums of twelve uniform numbers. A GPU's power, and with it its clock,
+// depends on the data, so the operands resemble real ones.
 std::vector<uint16_t> Normals() {
   std::vector<uint16_t> block(size_t{1} << 18);
   uint64_t state = 1;
@@ -274,6 +276,8 @@ Status Gpus::FillWithNormals(Gpu& gpu, size_t bytes) {
   return Call(api_.cudaStreamSynchronize(gpu.stream.get()), "cudaStreamSynchronize");
 }
 
+// Events on the stream measure the GPU's time without the host's. For a collective, the slowest GPU
+// determines the time.
 Result<double> Gpus::Once(const Work& work, bool all) {
   const size_t count = all ? gpu_.size() : 1;
   for (size_t i = 0; i < count; ++i) {
@@ -306,6 +310,7 @@ Status Gpus::Repeat(const Work& work, bool all, double budget_s, double share, G
   for (int i = 0; i < kWarmUps; ++i) RETURN_IF_ERROR(Once(work, all).status());
   std::vector<double> times;
   double used = 0;
+  // The median is robust against a single slow run; the quartiles show how far it can be trusted.
   while (times.size() < kLeastRepeats || (used < budget_s && times.size() < kMostRepeats)) {
     ASSIGN_OR_RETURN(const double seconds, Once(work, all));
     used += seconds;
@@ -481,6 +486,7 @@ Status Gpus::Copy(GpuFigure& figure, double budget_s) {
       false, budget_s, 1, figure);
 }
 
+// One launch is shorter than the resolution of an event, so many are measured in a row.
 Status Gpus::Launch(GpuFigure& figure, double budget_s) {
   Gpu& gpu = gpu_[0];
   RETURN_IF_ERROR(Reserve(gpu, 0, 4096));
@@ -495,6 +501,8 @@ Status Gpus::Launch(GpuFigure& figure, double budget_s) {
       false, budget_s, 1.0 / kLaunches, figure);
 }
 
+// One thread drives all GPUs, so the calls form an NCCL group; outside of a group the first call
+// would block until the others are made.
 Status Gpus::OneCollective(GpuOperator op, int ranks, size_t elements) {
   const size_t piece = elements / static_cast<size_t>(ranks);
   RETURN_IF_ERROR(CallNccl(api_.ncclGroupStart(), "ncclGroupStart"));

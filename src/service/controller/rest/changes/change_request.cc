@@ -66,6 +66,7 @@ Status TakeLimit(const Json& json, ChangeRequest& change) {
   return TakeNumber(*limit, "memory_gib", change.memory_gib);
 }
 
+// An empty list is different from an absent one: it allows any model.
 Status TakeDevices(const Json& json, ChangeRequest& change) {
   const auto devices = json.find("devices");
   if (devices == json.end()) return {};
@@ -139,6 +140,7 @@ Status TakeTopology(const Json& json, ChangeRequest& change) {
 }
 
 // As TakeTopology reads it: a text when only the required level differs from `before`.
+// The shorter form where it suffices, so that the proposed command is easy to read.
 Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before) {
   const std::string required = now.topology().empty() ? "cluster" : now.topology();
   const bool same =
@@ -185,6 +187,8 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
       "the job");
 }
 
+// Exactly one of the keys in kKinds says what is changed. Keys that do not belong to the kind are
+// accepted and have no effect.
 Result<ChangeRequest> ParseChange(const Json& json) {
   static constexpr std::array<std::pair<const char*, Kind>, 7> kKinds = {
       {{"expedite", Kind::kExpedite},
@@ -224,6 +228,8 @@ Result<ChangeRequest> ParseChange(const Json& json) {
 std::string NumberText(const Json& number) { return number.dump(); }
 
 // As one word of a shell.
+// Commands are shown for copying into a shell, and names come from users, so everything that is not
+// plain is quoted.
 std::string Quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -240,6 +246,7 @@ std::string Word(const Json& text) {
 
 }  // namespace
 
+// Changes of jobs are the operator's; limits, nodes and links concern all users.
 Role RoleFor(ChangeRequest::Kind kind) {
   switch (kind) {
     case ChangeRequest::Kind::kExpedite:
@@ -279,6 +286,7 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       return {{"expedite", change.expedite()}};
     case proto::Change::kEvict:
       return {{"evict", change.evict()}};
+    // Only what differs from `before`: a key that is absent leaves the job's value as it is.
     case proto::Change::kJob: {
       Json json = {{"job", change.job().id()}};
       const proto::Job& job = change.job();

@@ -32,6 +32,8 @@ Result<proto::Job> ChangeRoutes::ChangedJob(const ChangeRequest& request) const 
   ASSIGN_OR_RETURN(const proto::JobStatus status, FindOneJob(loop_, request.subject));
   proto::Job job = status.job();
   if (request.nodes && *request.nodes != job.nodes()) {
+    // Checked before the preparation, which may take long. The core checks it again when the change
+    // is applied.
     if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
       return FailedPrecondition("job " + job.id() +
                                 " has begun: the size of one that has not can be changed");
@@ -54,6 +56,8 @@ Result<proto::Job> ChangeRoutes::ChangedJob(const ChangeRequest& request) const 
   return job;
 }
 
+// Names are resolved to ids here, on the caller's thread; the event holds the complete result, so
+// that a replay does not depend on the request.
 Result<proto::Change> ChangeRoutes::ChangeFrom(const ChangeRequest& request) const {
   proto::Change change;
   switch (request.kind) {
@@ -72,6 +76,8 @@ Result<proto::Change> ChangeRoutes::ChangeFrom(const ChangeRequest& request) con
       break;
     }
     case ChangeRequest::Kind::kLimit: {
+      // A limit is replaced as a whole, so amounts that the request leaves out keep the present
+      // value. For an unknown queue the values do not matter: the core refuses the change.
       proto::Amounts limit;
       limit.set_accelerators(-1);
       limit.set_cpu(-1);
@@ -105,6 +111,8 @@ Result<proto::Change> ChangeRoutes::ChangeFrom(const ChangeRequest& request) con
   return change;
 }
 
+// All changes are in one event: the core applies all of them or refuses all. The role is checked
+// for each change, because the route's role is only the least that any change needs.
 ApiResponse ChangeRoutes::Change(const ApiRequest& request) const {
   const auto asked = ParseChanges(request.body);
   if (!asked.ok()) return ErrorResponse(asked.status());
@@ -156,6 +164,7 @@ Result<std::vector<runtime::scheduling::WhatIfChange>> ChangeRoutes::ChangesOf(
                return core.JobStatus(JobId(change.job.id()), io::Now()).has_value();
              });
     };
+    // The id must be free among the running jobs and among the other changes of this question.
     for (int i = 1; taken(); ++i) change.job.set_id(name + "-new-" + std::to_string(i));
     change.subject = change.job.id();
   }
@@ -179,6 +188,7 @@ ApiResponse ChangeRoutes::WhatIf(const ApiRequest& request) const {
     return ErrorResponse(ResourceExhausted(std::to_string(kMostWhatIfs) +
                                            " what-if questions are being answered; try again"));
   }
+  // One question at a time: each simulates for up to kWhatIfTime on a copy of the scheduler.
   const std::lock_guard turn(what_if_);
   const auto changes = ChangesOf(*asked);
   if (!changes.ok()) return ErrorResponse(changes.status());

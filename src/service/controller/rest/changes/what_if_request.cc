@@ -18,6 +18,8 @@ using runtime::scheduling::WhatIfRow;
 constexpr size_t kMostChanges = 100;
 constexpr Duration kLongestHorizon = std::chrono::hours(24 * 366);
 
+// A job to submit goes through the parser of POST /v1/jobs, so both accept the same. It is only a
+// sketch: no data are prepared for it.
 Result<WhatIfRequest::Change> ParseChange(const Json& json) {
   static constexpr std::array<std::string_view, 3> kKeys = {"submit", "source", "name"};
   WhatIfRequest::Change parsed;
