@@ -132,7 +132,7 @@ class LeftoversTest(unittest.TestCase):
         local_run.await_that((self.work / "controller/endpoint.json").exists, "no controller")
         address = json.loads(self.text("controller/endpoint.json"))["agents"]
         agent = start("agent", "--controller", address, "--token-file", "controller/token", "--node",
-                      "node-1", "--slots", "2", "--state-dir", "agent")
+                      "node-1", "--slots", "2", "--state-dir", "agent", "--allow-root")
         local_run.await_that(lambda: len(self.lab.processes()) == 3, "no agent and keeper")
         (self.work / "job.yaml").write_text(json.dumps({
             "name": "job", "command": [sys.executable, "worker.py", "5", "0"],

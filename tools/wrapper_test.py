@@ -203,7 +203,7 @@ class Packages(unittest.TestCase):
                 continue
             words, _, reason = line.partition("#")
             when, package = words.split()
-            self.assertIn(when, ("build", "test", "package", "ci"), line)
+            self.assertIn(when, ("build", "test", "package", "image", "ci"), line)
             self.assertTrue(reason.strip(), line)
             self.assertNotIn(package, seen, "twice")
             seen.add(package)

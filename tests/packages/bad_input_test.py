@@ -57,7 +57,7 @@ class BadInputTest(unittest.TestCase):
         self.need_mounts()
         for words, option in ((["run", "--run-dir", "place/run", "--", "true"], "--run-dir"),
                               (["controller", "--state-dir", "place/state"], "--state-dir"),
-                              (["agent", "--controller", "localhost:1", "--node", "a",
+                              (["agent", "--allow-root", "--controller", "localhost:1", "--node", "a",
                                 "--state-dir", "place/state"], "--state-dir")):
             line = self.refused(*words, options="ro")
             self.assertIn("place/", line)

@@ -53,9 +53,9 @@ Result<io::Fd> WatchSignals() {
 int AgentMain(const AgentOptions& options) {
   // Workers run as the agent's user, so whoever may submit a job would be root on this node.
   if (geteuid() == 0 && options.parent == 0 && !options.allow_root) {
-    io::LogError("agent",
-                 "it was started as root, and its jobs would run as root: start it as "
-                 "another user, or add --allow-root");
+    (void)Complain(FailedPrecondition(
+        "the agent was started as root, and its jobs would run as root: start it as another user, "
+        "or add --allow-root"));
     return kUsageError;
   }
   io::MakeFilesPrivate();

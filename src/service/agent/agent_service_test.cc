@@ -292,6 +292,7 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
     pid = static_cast<pid_t>(LastStarted().pids(0));
     pthread_kill(main_thread, SIGTERM);
   });
+  options_.allow_root = true;
   EXPECT_EQ(AgentMain(options_), 0);
   script.join();
   ASSERT_GT(pid, 0);
