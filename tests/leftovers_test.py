@@ -134,6 +134,11 @@ class LeftoversTest(unittest.TestCase):
         agent = start("agent", "--controller", address, "--token-file", "controller/token", "--node",
                       "node-1", "--slots", "2", "--state-dir", "agent", "--allow-root")
         local_run.await_that(lambda: len(self.lab.processes()) == 3, "no agent and keeper")
+        # A job that no node could run is refused, so the agent has to be connected.
+        local_run.await_that(
+            lambda: "node-1" in subprocess.run([sys.program, "nodes"], cwd=self.work,
+                                               env=environment, capture_output=True,
+                                               text=True).stdout, "no connected agent")
         (self.work / "job.yaml").write_text(json.dumps({
             "name": "job", "command": [sys.executable, "worker.py", "5", "0"],
             "resources": {"nodes": 1, "processes_per_node": 2}}))
