@@ -42,6 +42,20 @@ TEST(Controller, StartsBothNodesOnceTheStoreIsOpen) {
   EXPECT_EQ(cluster.Job().state(), proto::RUNNING);
 }
 
+TEST(Controller, IgnoresAPhaseThatIsNone) {
+  Cluster cluster = Running();
+  for (const int phase : {7, 1'000'000, -1}) {
+    proto::PhaseEntered entered;
+    entered.set_job_id("gpt-1");
+    entered.set_attempt(cluster.Job().attempt());
+    entered.set_phase(static_cast<proto::PhaseEntered::Phase>(phase));
+    cluster.Report("node-1", &proto::Event::mutable_phase_entered, entered);
+  }
+  cluster.Steps(1, 10);
+  EXPECT_EQ(cluster.Job().state(), proto::RUNNING);
+  EXPECT_EQ(cluster.Job().step(), 10u);
+}
+
 TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   Cluster cluster = Running();
   cluster.Steps(1, 10);

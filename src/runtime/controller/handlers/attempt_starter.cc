@@ -188,6 +188,8 @@ void AttemptStarter::OnPhaseEntered(const proto::Event& event) {
   JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.attempt(), &place);
   if (job == nullptr || job->faults.undecided()) return;
   const auto phase = entered.phase();
+  // An agent of another version, or a false one, may send any number.
+  if (!proto::PhaseEntered::Phase_IsValid(phase)) return;
   // Phases only advance within an attempt. A late report of an earlier phase would move the ledger
   // back.
   if (phase <= job->group.member(place).phase) return;

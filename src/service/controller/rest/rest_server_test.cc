@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cstdlib>
@@ -130,6 +131,24 @@ TEST_F(RestTest, GivesAWorkersLogByNumbersOnly) {
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?rank=0").first, 404);
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?rank=../../x").first, 400);
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?attempt=../2").first, 400);
+}
+
+// The workers of a job can write to its run directory.
+TEST_F(RestTest, GivesNoFileThatAWorkerPutsInTheWayOfALog) {
+  const std::string id = Submit();
+  const std::string logs = directory_ + "/" + id + "/logs";
+  const std::string path = "/v1/jobs/" + id + "/logs?rank=1&attempt=";
+  const std::string secret = directory_ + "/secret";
+  std::filesystem::create_directories(secret);
+  std::ofstream(secret + "/rank-1.log") << "secret";
+  std::filesystem::create_directories(logs + "/attempt-2");
+  std::filesystem::create_symlink(secret + "/rank-1.log", logs + "/attempt-2/rank-1.log");
+  EXPECT_EQ(Call("GET", path + "2").first, 404) << "a link to a file";
+  std::filesystem::create_directory_symlink(secret, logs + "/attempt-3");
+  EXPECT_EQ(Call("GET", path + "3").first, 404) << "a link to a folder";
+  std::filesystem::create_directories(logs + "/attempt-4");
+  ASSERT_EQ(mkfifo((logs + "/attempt-4/rank-1.log").c_str(), 0600), 0);
+  EXPECT_EQ(Call("GET", path + "4").first, 404) << "a FIFO, which would block a thread";
 }
 
 TEST_F(RestTest, RefusesAnAddressThatOthersReach) {

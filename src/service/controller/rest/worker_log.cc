@@ -1,6 +1,7 @@
 #include "service/controller/rest/worker_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,9 +17,22 @@ namespace {
 
 constexpr uint64_t kLargestPart = 8 << 20;
 
-std::string PathOf(const std::string& run_directory, uint64_t attempt, uint32_t rank) {
-  return run_directory + "/logs/attempt-" + std::to_string(attempt) + "/rank-" +
-         std::to_string(rank) + ".log";
+// Opens a log. The workers can write to the run directory, so its names may be links to what the
+// controller may read but the client may not, or FIFOs, on which a thread would block: a name below
+// the run directory that is a link, and all but a regular file, count as no log.
+io::Fd OpenLog(const std::string& run_directory, uint64_t attempt, uint32_t rank) {
+  constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  io::Fd place(::open(run_directory.c_str(), kDirectory));
+  for (const std::string& name : {std::string("logs"), "attempt-" + std::to_string(attempt)}) {
+    if (!place.valid()) return place;
+    place = io::Fd(::openat(place.get(), name.c_str(), kDirectory | O_NOFOLLOW));
+  }
+  if (!place.valid()) return place;
+  const std::string name = "rank-" + std::to_string(rank) + ".log";
+  io::Fd file(::openat(place.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return file;
 }
 
 // The attempts that have logs, newest first.
@@ -51,7 +65,7 @@ Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& 
   LogPart part;
   for (const uint64_t attempt : attempts) {
     part.attempt = attempt;
-    file = io::Fd(::open(PathOf(run_directory, attempt, query.rank).c_str(), O_RDONLY | O_CLOEXEC));
+    file = OpenLog(run_directory, attempt, query.rank);
     if (file.valid()) break;
   }
   if (!file.valid()) {
