@@ -144,6 +144,10 @@ class LeftoversTest(unittest.TestCase):
             "resources": {"nodes": 1, "processes_per_node": 2}}))
         self.assertEqual(start("submit", "job.yaml", "--watch").wait(timeout=60), 0)
         local_run.await_that(lambda: len(self.lab.processes()) == 3, self.commands)
+        status = json.loads(subprocess.run(
+            [sys.program, "status", "job-1", "--json"], cwd=self.work, env=environment,
+            capture_output=True, text=True, check=True).stdout)
+        self.assertEqual(status["attempt"], 1, "the agent killed a rank that had not ended")
         agent.terminate()
         self.assertEqual(agent.wait(timeout=60), 0)
         controller.terminate()

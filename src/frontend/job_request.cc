@@ -102,7 +102,9 @@ std::string DescribeCommand(const spec::JobSpec& job) {
     return value ? std::to_string(*value) : "auto";
   };
   std::string text = "job: " + job.name + "\nworkers: " + number(job.resources.nodes) +
-                     " nodes x " + number(job.resources.processes_per_node) + " processes\n";
+                     (job.resources.nodes == 1 ? " node x " : " nodes x ") +
+                     number(job.resources.processes_per_node) +
+                     (job.resources.processes_per_node == 1 ? " process\n" : " processes\n");
   if (job.built_in()) return text + "command: none, the built-in trainer\n";
   text += "command: " + ShellLine(job.command) + "\n";
   if (!job.working_directory.empty()) text += "working directory: " + job.working_directory + "\n";

@@ -52,9 +52,10 @@ TEST_F(JobRequestTest, TheNameFromTheCommandLineNamesTheCheckpointsOfARecipe) {
   JobRequest request;
   request.file = path;
   request.name = "other";
-  request.set = {"args=[\"--bf16\"]"};
+  request.set = {"args=[\"--bf16\"]", "resources.nodes=1", "resources.processes_per_node=4"};
   const auto job = LoadJob(request);
   ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(DescribeCommand(*job), HasSubstr("workers: 1 node x 4 processes\n"));
   EXPECT_THAT(DescribeCommand(*job), HasSubstr("p.py --bf16 --save checkpoints/other"));
 }
 
