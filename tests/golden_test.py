@@ -22,8 +22,10 @@ COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "job
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes trust-links", "queues", "queues limit", "reserve", "usage",
             "what-if", "apply", "token",
-            "token create", "token create-join", "token list", "token revoke", "events", "logs", "controller", "controller init",
-            "agent", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
+            "token create", "token create-join", "token list", "token revoke", "events", "logs",
+            "controller", "controller init", "agent", "kube", "kube schedule", "slurm",
+            "slurm submit", "profile",
+            "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]
 

@@ -48,6 +48,7 @@ class LeftoversTest(unittest.TestCase):
         self.work = pathlib.Path(self.lab.folder)
         (self.work / "worker.py").write_text(WORKER)
         self.before = self.shared_memory()
+        self.groups_before = self.control_groups()
 
     def start(self, steps=30, code=0, *options):
         key, value = self.lab.marker.split("=")
@@ -55,19 +56,29 @@ class LeftoversTest(unittest.TestCase):
             [sys.program, "run", "--nodes", "2", "--procs", "2", "--run-dir", "run", *options, "--",
              sys.executable, "worker.py", str(steps), str(code)], cwd=self.work,
             env={**os.environ, key: value, "TMPDIR": self.temporary,
-                 "PYTHONPATH": str(ROOT / "python"), "LONGHAUL_LIBRARY": sys.library}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                 "PYTHONPATH": str(ROOT / "python"), "LONGHAUL_LIBRARY": sys.library},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def shared_memory(self):
         return {entry.name for entry in os.scandir("/dev/shm")
                 if "longhaul" in entry.name or "keeper" in entry.name}
 
+    def control_groups(self):
+        """Those that agents make, where they can (docs/security.md)."""
+        return {str(path) for path in pathlib.Path("/sys/fs/cgroup").glob("**/longhaul-*")}
+
+    def assert_no_group_left(self):
+        # Of other programs that run meanwhile, groups come and go.
+        left = self.control_groups() - self.groups_before
+        local_run.await_that(lambda: not any(map(os.path.exists, left)), f"groups are left: {left}")
+
     def assert_nothing_left(self, complete=True, seconds=0):
         if seconds:
-            local_run.await_that(lambda: not self.lab.processes(), "processes are left", seconds)
+            local_run.await_that(lambda: not self.lab.processes(), self.commands, seconds)
         self.assertEqual(self.commands(), [])
         self.assertEqual(os.listdir(self.temporary), [])
         self.assertEqual(self.shared_memory(), self.before)
+        self.assert_no_group_left()
         run = self.work / "run"
         found = {path.name for path in run.iterdir()}
         self.assertEqual(found - EXPECTED - {"checkpoints"}, set())
@@ -92,7 +103,11 @@ class LeftoversTest(unittest.TestCase):
         self.assertEqual(run.returncode, code, output)
 
     def await_steps(self):
-        local_run.await_that(lambda: "\"step\"" in self.text("run/events.jsonl"), "no steps")
+        def has_step():
+            # The last line may not be whole yet.
+            lines = self.text("run/events.jsonl").split("\n")[:-1]
+            return any(json.loads(line)["type"] == "step" for line in lines)
+        local_run.await_that(has_step, "no steps")
 
     def text(self, path):
         try:
@@ -153,6 +168,7 @@ class LeftoversTest(unittest.TestCase):
         controller.terminate()
         self.assertEqual(controller.wait(timeout=60), 0)
         self.assertEqual(self.commands(), [])
+        self.assert_no_group_left()
 
     def test_after_ctrl_c(self):
         run = self.start(1_000_000)

@@ -92,11 +92,12 @@ class Lab:
 
 
 def await_that(condition, what, seconds=60):
-    """Polls until condition() holds and returns what it gave."""
+    """Polls until condition() holds and returns what it gave. `what`: a text, or a function that
+    is asked when time is over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = condition()
         if answer:
             return answer
         time.sleep(0.005)
-    raise AssertionError(f"waited {seconds} s in vain: {what}")
+    raise AssertionError(f"waited {seconds} s in vain: {what() if callable(what) else what}")

@@ -304,7 +304,7 @@ class ClusterTest(unittest.TestCase):
                  "--token-file", "none", "--node", "node-1", "--state-dir", f"{folder}/agent"],
                 capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("add --allow-root", done.stderr)
+            self.assertIn("add --run-as USER or --allow-root", done.stderr)
             self.assertEqual(os.listdir(folder), [])
 
     def test_bad_input_is_refused_with_exit_code_2(self):

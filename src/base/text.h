@@ -18,6 +18,8 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 std::string_view Trim(std::string_view text);  // without spaces, tabs and line ends at both ends
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
+bool IsLetterOrDigit(char c);  // of ASCII
+
 // Parses the whole text as a number; rejects a plus sign, spaces, trailing text and overflow.
 Result<int64_t> ParseInt64(std::string_view text);
 Result<uint64_t> ParseUint64(std::string_view text);
@@ -36,5 +38,8 @@ std::string WithThousands(int64_t number);
 
 // Replaces bytes that are not printable ASCII by \xNN; cut to `limit` with "..." at the end.
 std::string Printable(std::string_view text, size_t limit = 120);
+
+// Appends what printf would print, at most 1,023 bytes of it.
+[[gnu::format(printf, 2, 3)]] void AppendFormat(std::string* out, const char* format, ...);
 
 }  // namespace longhaul

@@ -48,6 +48,10 @@ void AddAgentCommand(CLI::App& app, Action& action) {
       "Program of the built-in trainer (default: $LONGHAUL_TRAINER, or beside this program)");
   command->add_flag("--allow-root", options->allow_root,
                     "Run jobs as root when the agent is started as root");
+  command->add_option("--run-as", options->run_as,
+                      "Run jobs as this user when the agent is started as root");
+  command->add_flag("!--no-control-groups", options->use_groups,
+                    "Count the processes of jobs instead of making control groups");
   command->add_option("--parent", options->parent,
                       "End when this process ends, which started the agent");
   command->footer(

@@ -171,6 +171,7 @@ class PaperAgent {
     }
     stream_->Send(order.message);
   }
+  void Do(const runtime::FindTorch& order) { Give(runtime::TorchFound{order.job, ""}); }
   void Do(const runtime::OpenStoreAt& order) {
     Give(runtime::StoreListening{order.job, order.attempt, 29500, ""});
   }

@@ -13,10 +13,12 @@
 #include "bin/client/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
+#include "bin/kube/kube_command.h"
 #include "bin/plan/plan_command.h"
 #include "bin/profile_command.h"
 #include "bin/run_command.h"
 #include "bin/simulate_command.h"
+#include "bin/slurm_command.h"
 
 namespace longhaul::bin {
 namespace {
@@ -54,17 +56,22 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
 
-  // What follows `run` may hold a whole other command: it is read there.
-  const bool runs = argc > 1 && std::string_view(argv[1]) == "run";
-  std::vector<std::string> run_words;
-  if (runs) run_words.assign(argv + 2, argv + argc);
+  // What follows `run` may hold a whole other command: it is read there. So may what follows
+  // `slurm submit`, which is a run, too. What follows `kube` is read by another program.
+  const auto is_word = [&](int i, std::string_view word) { return argc > i && argv[i] == word; };
+  int own_words = argc;
+  if (is_word(1, "run") || is_word(1, "kube")) own_words = 2;
+  if (is_word(1, "slurm") && (is_word(2, "submit") || is_word(2, "batch"))) own_words = 3;
+  const std::vector<std::string> run_words(argv + own_words, argv + argc);
 
   Action action;
   AddRunCommand(app, action, run_words);
+  AddSlurmCommand(app, action, run_words);
   AddPlanCommand(app, action);
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);
+  AddKubeCommand(app, action, run_words);
   AddProfileCommand(app, action);
   AddSimulateCommand(app, action);
   AddCalibrateCommand(app, action);
@@ -72,7 +79,7 @@ int Main(int argc, char** argv) {
 
   if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;
   try {
-    app.parse(runs ? 2 : argc, argv);
+    app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" of exit code 0; everything else is wrong usage.
     return app.exit(error) == 0 ? kExitOk : kExitUsage;

@@ -250,7 +250,7 @@ Status CheckSchedule(const std::string& name) {
 }
 
 // A flag's value is checked where it is parsed: a wrong one is a usage error.
-CLI::Validator Checked(const std::function<Status(const std::string& text)>& check) {
+CLI::Validator CheckedFlag(const std::function<Status(const std::string& text)>& check) {
   return CLI::Validator(
       [check](std::string& text) {
         const Status status = check(text);
@@ -314,7 +314,7 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--html", flags->html, "Write one self-contained page to this file");
   command->add_option("--trace", flags->merged, "Write a merged trace for Perfetto to this file");
   command->add_option("--device", flags->device, "Name the accelerator, if the traces do not")
-      ->check(Checked([](const std::string& name) { return spec::FindDevice(name).status(); }));
+      ->check(CheckedFlag([](const std::string& name) { return spec::FindDevice(name).status(); }));
   command
       ->add_option("--model-flops", flags->model_flops,
                    "Compute MFU from these model FLOPs of a step of the whole job")
@@ -327,22 +327,22 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command
       ->add_option("--steps", flags->steps,
                    "Analyse only this step, or FIRST-LAST, by the numbers in their annotations")
-      ->check(Checked(
+      ->check(CheckedFlag(
           [](const std::string& text) { return profiler::ParseStepWindow(text).status(); }));
   command
       ->add_option(
           "--dimension", flags->dimensions,
           "Assign groups whose name or description contains TEXT to a dimension (TEXT=DIMENSION)")
-      ->check(Checked([](const std::string& text) { return ParseDimension(text).status(); }));
+      ->check(CheckedFlag([](const std::string& text) { return ParseDimension(text).status(); }));
   command
       ->add_option("--schedule", flags->schedule,
                    "Set the pipeline's schedule, if the traces do not show it: 1F1B, interleaved, "
                    "ZB-H1, ZB-H2, ZB-V or DualPipe")
-      ->check(Checked(CheckSchedule));
+      ->check(CheckedFlag(CheckSchedule));
   command
       ->add_option("--kernels", flags->kernels,
                    "Read classes of kernels from this file: lines of PATTERN = CLASS")
-      ->check(Checked([](const std::string& path) { return ReadKernels(path).status(); }));
+      ->check(CheckedFlag([](const std::string& path) { return ReadKernels(path).status(); }));
   command
       ->add_option("--ranks-per-host", flags->ranks_per_host,
                    "Set the number of ranks that share a clock")

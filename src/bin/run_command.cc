@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "frontend/run_session.h"
 #include "io/process/process.h"
 #include "runtime/rendezvous/torchrun.h"
 
@@ -216,7 +215,10 @@ int DryRun(const frontend::RunOptions& options) {
   return kExitOk;
 }
 
-int RunWords(const std::vector<std::string>& arguments) {
+}  // namespace
+
+std::optional<int> ReadRunWords(const std::vector<std::string>& arguments,
+                                frontend::RunOptions& result) {
   CLI::App app(kDescription, "longhaul run");
   Words words;
   AddOptions(app, words);
@@ -253,16 +255,21 @@ int RunWords(const std::vector<std::string>& arguments) {
     if (!taken.ok()) return Wrong(taken.message());
   }
   if (words.dry_run) return DryRun(options);
-  return frontend::Run(options);
+  result = std::move(options);
+  return std::nullopt;
 }
-
-}  // namespace
 
 void AddRunCommand(CLI::App& app, Action& action, const std::vector<std::string>& words) {
   CLI::App* run =
       app.add_subcommand("run", "Train on a local cluster, show progress and write a report")
           ->group(kGroupRun);
-  run->callback([&action, words] { action = [words] { return RunWords(words); }; });
+  run->callback([&action, words] {
+    action = [words] {
+      frontend::RunOptions options;
+      const std::optional<int> ended = ReadRunWords(words, options);
+      return ended ? *ended : frontend::Run(options);
+    };
+  });
 }
 
 }  // namespace longhaul::bin

@@ -40,7 +40,7 @@ SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool non_finite) 
 // What the choice of a slot depends on.
 struct Candidate {
   std::optional<uint64_t> step;  // that it is sealed for
-  bool pinned = false;
+  std::string pins;              // in words; none: empty
   bool non_finite = false;
 };
 
@@ -56,12 +56,21 @@ std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t s
     if (*slots[i].step < step && (!kept || *slots[i].step > *slots[*kept].step)) kept = i;
   }
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (i == kept || slots[i].pinned) continue;
+    if (i == kept || !slots[i].pins.empty()) continue;
     // No restore takes such a slot, so it goes before any good one.
     if (*slots[i].step >= step || slots[i].non_finite) return i;
     if (!chosen || *slots[i].step < *slots[*chosen].step) chosen = i;
   }
   return chosen;
+}
+
+std::string HoldersInWords(const std::vector<Candidate>& slots) {
+  std::string text;
+  for (const Candidate& slot : slots) {
+    if (slot.pins.empty() || !slot.step) continue;
+    text += (text.empty() ? "step " : "; step ") + std::to_string(*slot.step) + ": " + slot.pins;
+  }
+  return text;
 }
 
 // Empties a slot that is sealed for `step` or above.
@@ -267,11 +276,14 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t attempt, const StatePlan& plan
   for (const auto slot : slots) {
     const Result<SealedSlot> sealed = Inspect(slot);
     candidates.push_back({sealed.ok() ? std::optional(sealed->header.step) : std::nullopt,
-                          internal::IsPinned(slot),
+                          internal::PinsInWords(slot),
                           sealed.ok() && internal::IsMarked(slot, sealed->header)});
   }
   const std::optional<size_t> chosen = ChooseSlot(candidates, step);
-  if (!chosen) return Unavailable("every older snapshot is still being sent or persisted");
+  if (!chosen) {
+    holders_ = HoldersInWords(candidates);
+    return Unavailable("every older snapshot is still being sent or persisted");
+  }
   const auto slot = slots[*chosen];
 
   SlotHeader header;
@@ -287,18 +299,6 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t attempt, const StatePlan& plan
   open_->chunks = internal::ChunksOf(plan, open_->layout);
   open_->written.resize(open_->chunks.size());
   return {};
-}
-
-std::string ArenaWriter::Holders() const {
-  std::string text;
-  for (const auto slot : internal::SlotsOf(arena_)) {
-    const std::string pins = internal::PinsInWords(slot);
-    const Result<SealedSlot> sealed = Inspect(slot);
-    if (pins.empty() || !sealed.ok()) continue;
-    text +=
-        (text.empty() ? "step " : "; step ") + std::to_string(sealed->header.step) + ": " + pins;
-  }
-  return text;
 }
 
 size_t ArenaWriter::open_end() const {

@@ -62,9 +62,9 @@ class ArenaWriter {
   // pinned (try again), and kResourceExhausted when the plan doesn't fit; no slot is touched then.
   Status Begin(uint64_t step, uint64_t attempt, const StatePlan& plan);
 
-  // Returns which processes hold pins, for a Begin that returned kUnavailable: "step 5: process 7
-  // writes it to disk; ...".
-  std::string Holders() const;
+  // Returns which processes held the pins for which the last Begin returned kUnavailable: "step 5:
+  // process 7 writes it to disk; ...".
+  const std::string& holders() const { return holders_; }
 
   // Returns where the open slot ends in the arena. Requires a Begin.
   size_t open_end() const;
@@ -120,6 +120,7 @@ class ArenaWriter {
 
   std::span<std::byte> arena_;
   std::unique_ptr<Open> open_;
+  std::string holders_;
   Cost cost_;
 };
 

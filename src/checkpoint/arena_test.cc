@@ -1,6 +1,8 @@
 #include "checkpoint/arena.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -158,6 +160,9 @@ TEST_F(Arena, APinnedSnapshotStaysUntilItIsLetGo) {
   // One is the newest and the others are read: nothing may be taken, nothing is.
   EXPECT_EQ(writer_.Begin(25, 1, SmallPlan()).code(), Code::kUnavailable);
   EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{20, 15, 5}));
+  const std::string process = ": process " + std::to_string(getpid());
+  EXPECT_THAT(writer_.holders(), testing::AllOf(testing::HasSubstr("step 5" + process),
+                                                testing::HasSubstr("step 15" + process)));
   { const SnapshotPin released = *std::move(pin); }
   Save(writer_, state, 25);
   EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{25, 20, 15}));

@@ -57,7 +57,9 @@ bool HasAllFiles(io::FileSystem& files, const std::string& directory) {
   for (const std::string& name : *names) {
     const size_t of = name.find("-of-");
     if (!name.starts_with("rank-") || of == std::string::npos) continue;
-    const Result<uint64_t> world = ParseUint64(std::string_view(name).substr(of + 4, 5));
+    // Five digits, and more where there are more ranks.
+    const std::string_view number = std::string_view(name).substr(of + 4);
+    const Result<uint64_t> world = ParseUint64(number.substr(0, number.find('.')));
     if (!world.ok() || *world == 0 || *world > names->size()) return false;
     for (uint32_t rank = 0; rank < *world; ++rank) {
       const std::string wanted = PieceName(rank, static_cast<uint32_t>(*world));

@@ -21,7 +21,8 @@ namespace {
 constexpr Duration kEndpointPoll = std::chrono::milliseconds(10);
 constexpr uint64_t kLargestLog = 64 << 20;
 constexpr size_t kTailLines = 12;
-constexpr int kLockFd = 3;  // in the children
+constexpr Duration kLauncherGrace = std::chrono::seconds(30);  // for agents on other machines
+constexpr int kLockFd = 3;                                     // in the children
 
 std::string HowItEnded(const io::ExitStatus& status) {
   if (status.signal != 0) {
@@ -49,6 +50,12 @@ EmbeddedCluster::EmbeddedCluster(io::EventLoop& loop, ClusterOptions options,
     : loop_(loop), options_(std::move(options)), observer_(std::move(observer)) {
   CHECK(options_.agents >= 1);
   controller_.name = "controller";
+  if (options_.launcher != nullptr) {
+    Child& command = agents_.emplace_back();
+    command.name = "agents";
+    command.number = 1;
+    return;
+  }
   for (uint32_t number = 1; number <= options_.agents; ++number) {
     Child agent;
     agent.name = "node-" + std::to_string(number);
@@ -62,21 +69,23 @@ EmbeddedCluster::~EmbeddedCluster() { KillNow(); }
 Status EmbeddedCluster::Start() {
   CHECK(phase_ == Phase::kNew);
   RETURN_IF_ERROR(io::BecomeSubreaper());
+  if (options_.launcher != nullptr) {
+    RETURN_IF_ERROR(options_.launcher->Prepare(options_.directory));
+  }
   phase_ = Phase::kStarting;
   RETURN_IF_ERROR(StartController());
   AwaitEndpoint(io::MonotonicNow() + options_.start_limit);
   return Status();
 }
 
-Status EmbeddedCluster::StartChild(Child& child, const std::vector<std::string>& arguments) {
+Status EmbeddedCluster::StartChild(Child& child, const std::string& program,
+                                   std::vector<std::string> argv) {
   const std::string log_path = options_.directory + "/" + child.name + ".log";
   const io::Fd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return FromErrno(errno, "cannot write " + log_path);
   io::ProcessOptions process;
-  process.argv = arguments;
-  // What lists of processes show; the program may be named by a link in /proc.
-  process.argv.insert(process.argv.begin(), "longhaul");
-  process.program = options_.program;
+  process.argv = std::move(argv);
+  process.program = program;
   process.environment = io::CurrentEnvironment();
   process.stdout_fd = log.get();
   process.stderr_fd = log.get();
@@ -88,21 +97,36 @@ Status EmbeddedCluster::StartChild(Child& child, const std::vector<std::string>&
 
 Status EmbeddedCluster::StartController() {
   const bool first = endpoint_.rest.empty();
-  const std::string rest = first ? "127.0.0.1:0" : WithoutScheme(endpoint_.rest);
-  const std::string agents = first ? "127.0.0.1:0" : endpoint_.agents;
-  return StartChild(controller_, {"controller", "--state-dir", options_.directory, "--rest", rest,
-                                  "--agents", agents, "--parent", std::to_string(getpid())});
+  const std::string address =
+      options_.launcher == nullptr ? "127.0.0.1" : options_.launcher->address();
+  const std::string rest = first ? address + ":0" : WithoutScheme(endpoint_.rest);
+  const std::string agents = first ? address + ":0" : endpoint_.agents;
+  // The first word is what lists of processes show; the program may be named by a link in /proc.
+  return StartChild(controller_, options_.program,
+                    {"longhaul", "controller", "--state-dir", options_.directory, "--rest", rest,
+                     "--agents", agents, "--parent", std::to_string(getpid())});
+}
+
+Status EmbeddedCluster::StartLaunchedAgents(Child& command) {
+  ASSIGN_OR_RETURN(std::vector<std::string> argv, options_.launcher->Command(endpoint_));
+  return StartChild(command, "", std::move(argv));
 }
 
 void EmbeddedCluster::StartAgent(Child& agent) {
+  if (options_.launcher != nullptr) {
+    const Status launched = StartLaunchedAgents(agent);
+    if (!launched.ok()) Fail(launched.WithContext("starting the agents"));
+    return;
+  }
   // The same for all lives: what the one before left in memory is found there.
   const std::string state_directory = options_.directory + "/" + agent.name;
   Status started = io::PosixFileSystem().MakeDirectories(state_directory);
   if (started.ok()) {
     started = StartChild(
-        agent, {"agent", "--controller", endpoint_.agents, "--token-file", endpoint_.token_file,
-                "--node", agent.name, "--slots", std::to_string(options_.slots), "--state-dir",
-                state_directory, "--parent", std::to_string(getpid())});
+        agent, options_.program,
+        {"longhaul", "agent", "--controller", endpoint_.agents, "--token-file",
+         endpoint_.token_file, "--node", agent.name, "--slots", std::to_string(options_.slots),
+         "--state-dir", state_directory, "--parent", std::to_string(getpid())});
   }
   if (!started.ok()) Fail(started.WithContext("starting " + agent.name));
 }
@@ -176,8 +200,12 @@ void EmbeddedCluster::OnAgentDeath(Child& agent, const std::string& how) {
     return Fail(Unavailable("the agent of " + agent.name + " " + how + LogTail(agent)));
   }
   if (observer_.on_event) {
-    observer_.on_event("the agent of " + agent.name + " " + how +
-                       "; a new agent takes its place in " + ToString(options_.replacement_delay));
+    observer_.on_event(options_.launcher != nullptr
+                           ? "the command that starts the agents " + how +
+                                 "; it is started again in " + ToString(options_.replacement_delay)
+                           : "the agent of " + agent.name + " " + how +
+                                 "; a new agent takes its place in " +
+                                 ToString(options_.replacement_delay));
   }
   timers_.push_back(loop_.After(options_.replacement_delay, [this, &agent] {
     if (phase_ == Phase::kRunning && agent.process.pid == 0) StartAgent(agent);
@@ -198,9 +226,13 @@ void EmbeddedCluster::Stop(std::function<void()> done) {
   }
   phase_ = Phase::kStopping;
   for (Child& agent : agents_) {
-    if (agent.process.pid != 0) (void)io::Signal(agent.process.pidfd, SIGTERM);
+    // A launcher has been told of the end, and ends its agents in order.
+    if (agent.process.pid != 0 && options_.launcher == nullptr) {
+      (void)io::Signal(agent.process.pidfd, SIGTERM);
+    }
   }
-  timers_.push_back(loop_.After(options_.stop_grace, [this] {
+  const Duration grace = options_.launcher == nullptr ? options_.stop_grace : kLauncherGrace;
+  timers_.push_back(loop_.After(grace, [this] {
     if (phase_ != Phase::kStopping) return;
     KillNow();
     if (on_stopped_) std::exchange(on_stopped_, nullptr)();

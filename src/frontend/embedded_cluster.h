@@ -8,6 +8,9 @@
 // Files in the directory: endpoint.json, token and the event log (the controller's),
 // controller.log, node-N.log, node-N/ (state of agent N, the same for all of its lives).
 //
+// With an AgentLauncher the agents run on other machines: one command starts them all, and is
+// started again when it ends. The controller then listens at the launcher's address.
+//
 // Single-threaded: everything happens on the loop's thread, which must live as long as the cluster,
 // because the children's parent-death signal depends on it. Makes this process the subreaper.
 #pragma once
@@ -17,11 +20,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
+#include "frontend/agent_launcher.h"
 #include "io/event_loop.h"
 #include "io/process/process.h"
 #include "service/client/endpoint.h"
@@ -34,6 +39,8 @@ struct ClusterOptions {
   int lock_fd = -1;       // that children inherit and hold until they end; -1: none
   uint32_t agents = 2;
   uint32_t slots = 2;  // workers that an agent accepts
+  // Starts the agents instead, with one command; null: they are children of this process.
+  std::shared_ptr<AgentLauncher> launcher;
   Duration replacement_delay = std::chrono::milliseconds(200);
   Duration start_limit = std::chrono::seconds(20);  // until the controller is ready
   // With more deaths of children than this within the window, the cluster gives up.
@@ -82,9 +89,11 @@ class EmbeddedCluster {
   };
   enum class Phase { kNew, kStarting, kRunning, kStopping, kEnded };
 
-  Status StartChild(Child& child, const std::vector<std::string>& arguments);
+  // `argv[0]` is looked up in PATH unless `program` names the file.
+  Status StartChild(Child& child, const std::string& program, std::vector<std::string> argv);
   Status StartController();
   void StartAgent(Child& agent);
+  Status StartLaunchedAgents(Child& command);
   void AwaitEndpoint(Instant deadline);
   void OnDeath(Child& child);
   void OnControllerDeath(const std::string& how);

@@ -68,7 +68,8 @@ void PrintError(const Status& status) {
 sigset_t WatchedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
+  // SIGUSR1 is what a batch system sends before its time limit.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGWINCH}) sigaddset(&set, signal);
   return set;
 }
 
@@ -91,7 +92,7 @@ Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job)
                            Plural(size.nodes, "node") + " with " + Plural(size.slots, "slot") +
                            ": raise --cluster-nodes and --cluster-slots, or ask for less");
   }
-  if (uint64_t{size.nodes} * size.slots > kMostWorkers) {
+  if (options.launcher == nullptr && uint64_t{size.nodes} * size.slots > kMostWorkers) {
     return InvalidArgument("a local cluster of " + Plural(size.nodes, "node") + " with " +
                            Plural(size.slots, "slot") + " is more than the " +
                            std::to_string(kMostWorkers) +
@@ -208,6 +209,7 @@ void Session::OnSignal() {
 // The first time the job is stopped in order, the second time all is killed at once.
 void Session::AskToStop(int signal) {
   if (signal_ != 0) {
+    if (options_.launcher != nullptr) options_.launcher->End();
     if (cluster_ != nullptr) cluster_->KillNow();
     failure_ = CancelledError("killed on request; the newest checkpoint in " + directory_.path +
                               " is whole, --resume continues from it");
@@ -237,6 +239,7 @@ Status Session::StartCluster(ClusterSize size) {
   cluster.agents = size.nodes;
   cluster.slots = size.slots;
   cluster.replacement_delay = options_.replacement_delay;
+  cluster.launcher = options_.launcher;
   ClusterObserver observer;
   observer.on_ready = [this, size](const service::Endpoint& endpoint) {
     OnClusterReady(endpoint, size.nodes);
@@ -256,6 +259,11 @@ Status Session::StartCluster(ClusterSize size) {
 void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) {
   ready_at_ = io::MonotonicNow();
   if (cluster_ != nullptr) ShareEndpoint(endpoint);
+  if (options_.launcher != nullptr) {
+    options_.launcher->Begin(*loop_, [this](const std::string& text) {
+      ShowMessage(proto::MessageNotification::WARNING, text);
+    });
+  }
   Submission submission;
   submission.job = spec::ToJson(job_);
   submission.source = options_.job.file.empty() ? "the command" : options_.job.file;
@@ -412,6 +420,7 @@ void Session::Fail(const Status& reason) {
 void Session::End() {
   if (ending_) return;
   ending_ = true;
+  if (options_.launcher != nullptr) options_.launcher->End();
   if (cluster_ == nullptr) return loop_->Stop();
   cluster_->Stop([this] { loop_->Stop(); });
 }
@@ -551,8 +560,8 @@ int Run(const RunOptions& options) {
     return refuse(disk, kExitFailure);
   }
   Result<RunDirectory> directory = MakeRunDirectory(
-      options.run_directory, job->name, options.resume, kPreviousRunLimit,
-      [](const std::string& owner) {
+      options.run_directory, job->name, options.resume || options.launcher != nullptr,
+      kPreviousRunLimit, [](const std::string& owner) {
         std::fprintf(stderr, "longhaul: %s; waiting for it to end\n", owner.c_str());
       });
   if (!directory.ok()) return refuse(directory.status(), kExitFailure);

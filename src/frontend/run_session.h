@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/time.h"
+#include "frontend/agent_launcher.h"
 #include "frontend/job_request.h"
 
 namespace longhaul::frontend {
@@ -33,6 +35,9 @@ struct RunOptions {
   std::string token_file;
   std::string ca_file;       // of a controller with TLS; may be empty
   std::string command_line;  // for the report
+  // Starts the agents of the cluster elsewhere; null: they are processes of this machine. The run
+  // directory may have content, then: it was made for this run.
+  std::shared_ptr<AgentLauncher> launcher;
 };
 
 // Runs the job to its end and returns the process's exit code: 0: the job succeeded; 1: it failed;

@@ -204,10 +204,10 @@ class Timeline {
     const double total = SecondsAt(end_ns_);
     const std::vector<double> ticks = Ticks(0, total, 10);
     const double distance = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
-    for (const double seconds : ticks) {
-      const double x = kLeft + seconds / total * (kWidth - kLeft - kRight);
+    for (const double tick : ticks) {
+      const double x = kLeft + tick / total * (kWidth - kLeft - kRight);
       svg.Line(x, kTop - 8, x, lanes_bottom_ + 8, kGrid);
-      svg.Text(x, lanes_bottom_ + 22, TickText(seconds, distance) + " s",
+      svg.Text(x, lanes_bottom_ + 22, TickText(tick, distance) + " s",
                {.size = 11, .color = kFaint, .anchor = Svg::Anchor::kMiddle});
     }
   }

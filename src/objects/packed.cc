@@ -15,9 +15,10 @@ constexpr std::string_view kShard = ".safetensors";
 constexpr std::string_view kTemporary = ".tmp";
 constexpr std::string_view kPacked = ".zst";
 
-class Reader final : public io::ReadableFile {
+class PackedReader final : public io::ReadableFile {
  public:
-  Reader(std::string path, std::unique_ptr<io::ReadableFile> file, std::vector<PackedBlock> blocks)
+  PackedReader(std::string path, std::unique_ptr<io::ReadableFile> file,
+               std::vector<PackedBlock> blocks)
       : path_(std::move(path)), file_(std::move(file)), blocks_(std::move(blocks)) {
     uint64_t stored_at = 0;
     for (const PackedBlock& block : blocks_) {
@@ -85,9 +86,9 @@ class Reader final : public io::ReadableFile {
   mutable size_t held_ = SIZE_MAX;        // its index
 };
 
-class Writer final : public io::WritableFile {
+class PackedWriter final : public io::WritableFile {
  public:
-  Writer(std::unique_ptr<io::WritableFile> file, PackHooks hooks)
+  PackedWriter(std::unique_ptr<io::WritableFile> file, PackHooks hooks)
       : file_(std::move(file)), hooks_(std::move(hooks)) {}
 
   Status Append(std::span<const std::byte> bytes) override {
@@ -145,12 +146,12 @@ Result<std::unique_ptr<io::ReadableFile>> OpenPacked(io::FileSystem& files,
   Result<std::vector<PackedBlock>> blocks = ParsePackedTable(table, *trailer);
   if (!blocks.ok()) return blocks.status().WithContext(path);
   return std::unique_ptr<io::ReadableFile>(
-      std::make_unique<Reader>(path, std::move(file), std::move(blocks).value()));
+      std::make_unique<PackedReader>(path, std::move(file), std::move(blocks).value()));
 }
 
 std::unique_ptr<io::WritableFile> PackInto(std::unique_ptr<io::WritableFile> file,
                                            PackHooks hooks) {
-  return std::make_unique<Writer>(std::move(file), std::move(hooks));
+  return std::make_unique<PackedWriter>(std::move(file), std::move(hooks));
 }
 
 bool PackedFiles::CanBePacked(std::string_view path) {

@@ -7,9 +7,9 @@ namespace longhaul::planner {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json Times(const StepBreakdown& step) {
+OrderedJson Times(const StepBreakdown& step) {
   return {{"forward", step.forward.count()},
           {"backward", step.backward.count()},
           {"recompute", step.recompute.count()},
@@ -25,7 +25,7 @@ Json Times(const StepBreakdown& step) {
           {"straggle", step.straggle.count()}};
 }
 
-Json Parts(const MemoryBreakdown& memory) {
+OrderedJson Parts(const MemoryBreakdown& memory) {
   return {{"weights", memory.weights.count()},
           {"gradients", memory.gradients.count()},
           {"optimizer", memory.optimizer.count()},
@@ -37,7 +37,7 @@ Json Parts(const MemoryBreakdown& memory) {
           {"workspace", memory.workspace.count()}};
 }
 
-Json Choices(const Case& answered) {
+OrderedJson Choices(const Case& answered) {
   const spec::Training& training = answered.question.training;
   static constexpr const char* kKinds[] = {"none", "selective", "full"};
   return {{"tensor", training.layout.tensor},
@@ -50,8 +50,8 @@ Json Choices(const Case& answered) {
           {"recompute", kKinds[static_cast<size_t>(training.recompute.kind)]}};
 }
 
-std::string Line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Line(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
@@ -60,38 +60,38 @@ std::string AnswerText(const Case& answered, const Evaluation& evaluation, const
   const double step = evaluation.step.count();
   const double devices = answered.question.cluster.devices;
   const double rate = step > 0 && devices > 0 ? 1e-12 / (step * devices) : 0;
-  Json stages = Json::array();
+  OrderedJson stages = OrderedJson::array();
   const StageEvaluation* fullest = nullptr;
   for (const StageEvaluation& stage : evaluation.stages) {
     stages.push_back(stage.memory.total().count());
     if (fullest == nullptr || stage.memory.total() > fullest->memory.total()) fullest = &stage;
   }
-  Json breakdown = {{"seconds", Times(evaluation.breakdown)}};
+  OrderedJson breakdown = {{"seconds", Times(evaluation.breakdown)}};
   if (fullest != nullptr) breakdown["memory_bytes"] = Parts(fullest->memory);
-  Json answer = {{"case", answered.id},
-                 {"step_seconds", step},
-                 {"tokens_per_second_per_gpu", evaluation.tokens_per_second_per_device},
-                 {"peak_memory_bytes", evaluation.peak_allocated.count()},
-                 {"peak_reserved_bytes", evaluation.peak_reserved.count()},
-                 {"device_memory_bytes", evaluation.device_memory.count()},
-                 {"stage_memory_bytes", std::move(stages)},
-                 {"fits", evaluation.fits},
-                 {"mfu", evaluation.model_flops_utilization},
-                 {"hfu", evaluation.hardware_flops_utilization},
-                 {"model_tflops_per_gpu", evaluation.model_flops.count() * rate},
-                 {"hardware_tflops_per_gpu", evaluation.hardware_flops.count() * rate},
-                 {"step_seconds_low", band.low.count()},
-                 {"step_seconds_high", band.high.count()},
-                 {"micro_batches", evaluation.micro_batches},
-                 {"layout", Choices(answered)},
-                 {"breakdown", std::move(breakdown)},
-                 {"assumed", answered.assumed}};
+  OrderedJson answer = {{"case", answered.id},
+                        {"step_seconds", step},
+                        {"tokens_per_second_per_gpu", evaluation.tokens_per_second_per_device},
+                        {"peak_memory_bytes", evaluation.peak_allocated.count()},
+                        {"peak_reserved_bytes", evaluation.peak_reserved.count()},
+                        {"device_memory_bytes", evaluation.device_memory.count()},
+                        {"stage_memory_bytes", std::move(stages)},
+                        {"fits", evaluation.fits},
+                        {"mfu", evaluation.model_flops_utilization},
+                        {"hfu", evaluation.hardware_flops_utilization},
+                        {"model_tflops_per_gpu", evaluation.model_flops.count() * rate},
+                        {"hardware_tflops_per_gpu", evaluation.hardware_flops.count() * rate},
+                        {"step_seconds_low", band.low.count()},
+                        {"step_seconds_high", band.high.count()},
+                        {"micro_batches", evaluation.micro_batches},
+                        {"layout", Choices(answered)},
+                        {"breakdown", std::move(breakdown)},
+                        {"assumed", answered.assumed}};
   if (!answered.unknown.empty()) answer["unknown_keys"] = answered.unknown;
   return Line(answer);
 }
 
 std::string ErrorText(std::string_view id, const Status& status) {
-  return Line(Json{{"case", id}, {"error", status.message()}});
+  return Line(OrderedJson{{"case", id}, {"error", status.message()}});
 }
 
 }  // namespace longhaul::planner

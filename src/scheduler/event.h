@@ -1,6 +1,7 @@
 // The events of the scheduler. Together with the times they come at, events are all its input.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ struct JobExpedited {  // an operator puts it before all others
 };
 struct JobEnded {  // finished, failed for good or cancelled
   JobId job;
+  bool observed = true;  // not: how long it ran says nothing about jobs like it
 };
 struct JobEvictionAsked {  // by an operator; it goes back into its queue
   JobId job;
@@ -79,6 +81,15 @@ struct DeviceChanged {
   uint32_t device = 0;
   bool healthy = true;
 };
+// What others than the scheduler's jobs use of a node, in all; the last event counts. More than the
+// node has is accepted: then nothing is free.
+struct NodeShared {
+  std::string node;
+  int64_t cpu_milli = 0;
+  int64_t memory_mib = 0;
+  std::array<int64_t, spec::kMaxCountedResources> counted{};
+  int64_t devices = 0;  // whole ones; the class chooses which, among those that its jobs don't have
+};
 struct NodeFaulted {  // a task failed there for the node's own fault; the node continues
   std::string node;
 };
@@ -105,10 +116,10 @@ struct QueueLimitSet {
   spec::SharedAmounts limit;
 };
 
-using Event =
-    std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked, JobAdopted,
-                 JobStopped, SnapshotTaken, TasksBound, TasksRunning, TaskRefused, NodeChanged,
-                 DeviceChanged, NodeFaulted, QueueLimitSet, LinkFaulted, LinkChanged, MixExpected>;
+using Event = std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked,
+                           JobAdopted, JobStopped, SnapshotTaken, TasksBound, TasksRunning,
+                           TaskRefused, NodeChanged, DeviceChanged, NodeFaulted, NodeShared,
+                           QueueLimitSet, LinkFaulted, LinkChanged, MixExpected>;
 
 // One line for a log: "submitted job-1", "node-3 is down".
 std::string ToString(const Event& event);

@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "scheduler/internal/changes.h"
-#include "scheduler/internal/make_room.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/room/make_room.h"
 #include "scheduler/internal/take_event.h"
 
 namespace longhaul::scheduler {

@@ -160,7 +160,8 @@ Status CheckGuarantees(const SchedulerCore& core, Instant now) {
     const JobEntry& job = *each;
     const JobNumber number = job.number;
     // Reservations of other jobs are another reason to wait.
-    if (!IsChecked(state, job) || AnotherIsPromised(state, number)) continue;
+    if (!job.request->preempts || !IsChecked(state, job) || AnotherIsPromised(state, number))
+      continue;
     for (const ModelChoice& choice : ModelChoicesOf(state, job)) {
       const std::string taken = WouldStartWithout(core, number, choice, now);
       if (taken.empty()) continue;

@@ -27,18 +27,23 @@ enum class Quotas { kPlain, kOfUsers, kOfModels };
 // Whether more groups are spread, drawn apart too.
 enum class Spread { kFew, kDrawn };
 
+// Whether others use the nodes too, drawn apart too.
+enum class Others { kNone, kDrawn };
+
 // A scheduler with random events, and an engine that carries out most of its decisions and fails or
 // ignores the others.
 class History {
  public:
   explicit History(uint64_t seed, Draws draws = Draws::kAnything, Quotas quotas = Quotas::kPlain,
-                   Spread spread = Spread::kDrawn)
+                   Spread spread = Spread::kDrawn, Others others = Others::kNone)
       : rng_(seed),
         draws_(draws),
         quotas_(quotas),
         quotas_rng_(seed + 1),
         spread_(spread),
-        spread_rng_(seed + 2) {
+        spread_rng_(seed + 2),
+        others_(others),
+        others_rng_(seed + 3) {
     const bool controller = draws == Draws::kAsController;
     spec::Topology topology = controller ? ControllerCluster(rng_) : RandomCluster(rng_);
     queue_specs_ = RandomQueues(rng_, GpusOf(topology));
@@ -63,6 +68,7 @@ class History {
     now_ += std::chrono::seconds(rng_.Below(6) == 0 ? 600 + rng_.Below(3'000) : 1 + rng_.Below(30));
     Event event;
     if (NextEvent(event)) Apply(event);
+    if (others_ == Others::kDrawn && others_rng_.Below(4) == 0) Apply(SomeUse());
     const bool whole = rng_.Below(8) != 0;
     RETURN_IF_ERROR(Round(whole ? kUnlimitedSteps : static_cast<int64_t>(rng_.Below(6))));
     if (!whole) return {};
@@ -248,6 +254,22 @@ class History {
         .name;
   }
 
+  // Every second time nothing, now and then more than any node has.
+  NodeShared SomeUse() {
+    const auto below = [this](uint64_t most) {
+      return static_cast<int64_t>(others_rng_.Below(most));
+    };
+    const spec::Topology& topology = scheduler_->topology();
+    NodeShared use;
+    use.node = topology.node(static_cast<uint32_t>(below(topology.size()))).name;
+    if (below(2) == 0) return use;
+    use.cpu_milli = below(64'000);
+    use.memory_mib = below(256'000);
+    for (int64_t& amount : use.counted) amount = below(3);
+    use.devices = below(10);
+    return use;
+  }
+
   bool NextEvent(Event& event) {
     if (!pending_.empty() && rng_.Below(3) != 0) {
       const size_t pick = rng_.Below(pending_.size());
@@ -377,6 +399,8 @@ class History {
   Random quotas_rng_;
   Spread spread_;
   Random spread_rng_;
+  Others others_;
+  Random others_rng_;
   std::optional<Scheduler> scheduler_;
   std::vector<spec::QueueSpec> queue_specs_;
   Policy policy_;

@@ -76,9 +76,10 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
 // The invariants include that a gang of one model lies on one, and that no node is over its memory.
 // A history beside one that is rebuilt often and decides alike. Quotas that are not plain are drawn
 // anew now and then. Adds what was seen.
-void RunBesideRebuilt(uint64_t seed, Draws draws, Quotas quotas, std::map<std::string, int>& seen) {
-  History history(seed, draws, quotas);
-  History again(seed, draws, quotas);
+void RunBesideRebuilt(uint64_t seed, Draws draws, Quotas quotas, std::map<std::string, int>& seen,
+                      Others others = Others::kNone) {
+  History history(seed, draws, quotas, Spread::kDrawn, others);
+  History again(seed, draws, quotas, Spread::kDrawn, others);
   Random rng(seed);
   for (int step = 0; step < 60; ++step) {
     const Status holds = history.Step();
@@ -231,6 +232,21 @@ TEST(History, SeedsWithQuotasOfModelsThatFailedOnceHold) {
   for (const uint64_t seed : {69'706'359, 80'704'387, 306'700'479}) {
     SCOPED_TRACE(seed);
     RunBesideRebuilt(seed, Draws::kAsController, Quotas::kOfModels, seen);
+  }
+}
+
+TEST(History, OnNodesThatOthersUseKeepsEveryInvariantAndRepeats) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  std::map<std::string, int> seen;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    RunBesideRebuilt(seed, seed % 2 == 0 ? Draws::kAnything : Draws::kAsController, Quotas::kPlain,
+                     seen, Others::kDrawn);
+    if (HasFatalFailure()) return;
+  }
+  for (const char* kind : {"start", "grow", "suspend", "evict", "reserve", "move"}) {
+    EXPECT_TRUE(histories < 100 || seen[kind] > 0) << kind;
   }
 }
 

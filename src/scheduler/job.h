@@ -83,6 +83,7 @@ struct JobRequest {
   std::string owner;
   int32_t priority = 0;  // within its queue
   Preemption preemption = Preemption::kRequeue;
+  bool preempts = true;  // running jobs may be stopped for it, where it has a right to that
   std::vector<GroupRequest> groups;
   Tier required = kClusterTier;       // all groups together
   std::optional<Duration> limit{};    // what the user says it will take at most

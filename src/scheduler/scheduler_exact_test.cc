@@ -1,8 +1,8 @@
 // Class Scheduler against integer programs: whom it stops, and how few leaves it crosses.
 //
 // Each case is a small cluster with jobs on it and a claimant; the program is written from the
-// definitions (internal/make_room.h, gang/equal_tasks.h) on what the test put there. Moves are off:
-// the cost of stops and shrinks is what is compared.
+// definitions (internal/room/make_room.h, gang/equal_tasks.h) on what the test put there. Moves are
+// off: the cost of stops and shrinks is what is compared.
 #include <gtest/gtest.h>
 
 #include <algorithm>

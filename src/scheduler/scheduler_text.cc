@@ -20,6 +20,7 @@ std::string Text(const JobRequest& request) {
                      " priority=" + std::to_string(request.priority) +
                      " preemption=" + std::to_string(static_cast<int>(request.preemption)) +
                      " required=" + std::to_string(request.required);
+  if (!request.preempts) text += " preempts=0";
   if (request.limit) text += " limit_ns=" + std::to_string(request.limit->count());
   if (request.deadline) text += " deadline_ns=" + std::to_string(ToNanoseconds(*request.deadline));
   if (request.layout) {
@@ -79,7 +80,9 @@ struct EventText {
   std::string operator()(const JobSubmitted& event) { return "submitted " + Text(event.request); }
   std::string operator()(const JobChanged& event) { return "changed " + Text(event.request); }
   std::string operator()(const JobExpedited& event) { return "expedited " + event.job.value(); }
-  std::string operator()(const JobEnded& event) { return "ended " + event.job.value(); }
+  std::string operator()(const JobEnded& event) {
+    return (event.observed ? "ended " : "ended unobserved ") + event.job.value();
+  }
   std::string operator()(const JobEvictionAsked& event) {
     return "eviction asked of " + event.job.value();
   }
@@ -104,6 +107,13 @@ struct EventText {
   std::string operator()(const DeviceChanged& event) {
     return "device " + std::to_string(event.device) + " of " + event.node +
            (event.healthy ? " is healthy" : " is broken");
+  }
+  std::string operator()(const NodeShared& event) {
+    std::string text = "others use of " + event.node + ": cpu " + std::to_string(event.cpu_milli) +
+                       ", memory " + std::to_string(event.memory_mib) + ", devices " +
+                       std::to_string(event.devices);
+    for (const int64_t amount : event.counted) text += ", " + std::to_string(amount);
+    return text;
   }
   std::string operator()(const NodeFaulted& event) { return "fault on " + event.node; }
   std::string operator()(const QueueLimitSet& event) {

@@ -350,6 +350,20 @@ TEST(Uses, NoGangCrossesLinksThatAreDown) {
   EXPECT_TRUE(world.Runs("wider"));
 }
 
+TEST(Uses, AGangWaitsForLinksThatAreDownAndIsNotRefused) {
+  for (const int groups : {1, 2}) {
+    World world(1, 2, 2);
+    world.Tell(LinkChanged{kLeafTier, 0, false});
+    world.Submit("gang", 4 / groups, 8, "", [&](JobRequest& job) {
+      if (groups == 2) job.groups.push_back(job.groups[0]);
+    });
+    EXPECT_FALSE(world.Runs("gang"));
+    EXPECT_EQ(world.Count(DecisionKind::kReject), 0u) << groups;
+    world.Tell(LinkChanged{kLeafTier, 0, true});
+    EXPECT_TRUE(world.Runs("gang")) << groups;
+  }
+}
+
 TEST(Uses, AGangInsideLinksThatAreDownCrossesNoOthersThere) {
   World world(2, 2, 2);
   world.Occupy({4, 5, 6, 7});

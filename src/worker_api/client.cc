@@ -348,7 +348,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
       WaitsMessage waits;
       waits.step = step;
       waits.waited_ns = (now - begin).count();
-      RETURN_IF_ERROR(Send(waits, std::string_view(writer->Holders()).substr(0, 4096)));
+      RETURN_IF_ERROR(Send(waits, std::string_view(writer->holders()).substr(0, 4096)));
     }
     usleep(kPinnedPollUs);
     waited_for_slot_ns_ = (io::MonotonicNow() - begin).count();

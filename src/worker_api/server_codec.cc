@@ -18,13 +18,13 @@ constexpr uint64_t kMaxPlanBytes = 256 << 20;
 constexpr uint64_t kMaxRank = 1u << 24;
 constexpr uint64_t kMaxStep = uint64_t{1} << 62;
 
-Status Bad(const std::string& what) {
+Status BadMessage(const std::string& what) {
   return InvalidArgument("bad message on the worker API: " + what);
 }
 
 // The struct at the packet's start. Requires a packet at least as long.
 template <typename Message>
-Message Load(std::span<const std::byte> packet) {
+Message LoadMessage(std::span<const std::byte> packet) {
   Message message;
   std::memcpy(static_cast<void*>(&message), packet.data(), sizeof(message));
   return message;
@@ -42,53 +42,56 @@ Result<FromWorker> Check(const Hello& hello, std::string) {
   }
   if (hello.rank > kMaxRank || hello.attempt > kMaxStep || hello.pid <= 0 ||
       hello.started_at_ns < 0) {
-    return Bad("Hello out of range");
+    return BadMessage("Hello out of range");
   }
   return FromWorker(hello);
 }
 Result<FromWorker> Check(const PhaseMessage& phase, std::string) {
-  if (phase.phase < 1 || phase.phase > 5 || phase.at_ns < 0) return Bad("Phase out of range");
+  if (phase.phase < 1 || phase.phase > 5 || phase.at_ns < 0)
+    return BadMessage("Phase out of range");
   return FromWorker(phase);
 }
 Result<FromWorker> Check(const StepMessage& step, std::string) {
   if (step.step == 0 || step.step > kMaxStep ||
       !AreTimes({step.at_ns, step.data_ns, step.snapshot_ns, step.evaluation_ns,
                  step.communication_ns})) {
-    return Bad("Step out of range");
+    return BadMessage("Step out of range");
   }
   // Losses and norms may be unknown (NaN) or have diverged (infinite): that is for the controller
   // to judge. What is counted can be neither.
-  if (!(step.flops >= 0) || std::isinf(step.flops)) return Bad("Step's flops are not a count");
+  if (!(step.flops >= 0) || std::isinf(step.flops))
+    return BadMessage("Step's flops are not a count");
   return FromWorker(step);
 }
 Result<FromWorker> Check(const ArenaRequest& request, std::string) {
-  if (request.bytes > kMaxArenaBytes) return Bad("ArenaRequest is larger than 64 TiB");
+  if (request.bytes > kMaxArenaBytes) return BadMessage("ArenaRequest is larger than 64 TiB");
   return FromWorker(request);
 }
 Result<FromWorker> Check(const SealedMessage& sealed, std::string way) {
   if (sealed.step == 0 || sealed.step > kMaxStep ||
       !AreTimes({sealed.blocked_ns, sealed.waited_ns}) || sealed.bytes > kMaxArenaBytes ||
       sealed.way > kMaxWay) {
-    return Bad("Sealed out of range");
+    return BadMessage("Sealed out of range");
   }
   return FromWorker(Sealed{sealed, std::move(way)});
 }
 Result<FromWorker> Check(const RestoredMessage& restored, std::string) {
   if (restored.step > kMaxStep || restored.tier > kMaxTier || restored.took_ns < 0) {
-    return Bad("Restored out of range");
+    return BadMessage("Restored out of range");
   }
   return FromWorker(restored);
 }
 Result<FromWorker> Check(const WaitsMessage& waits, std::string holders) {
-  if (waits.step > kMaxStep || waits.waited_ns < 0) return Bad("Waits out of range");
+  if (waits.step > kMaxStep || waits.waited_ns < 0) return BadMessage("Waits out of range");
   return FromWorker(Waits{waits, std::move(holders)});
 }
 Result<FromWorker> Check(const RestoreFailedMessage& failed, std::string reason) {
-  if (failed.step > kMaxStep || failed.tier > kMaxTier) return Bad("RestoreFailed out of range");
+  if (failed.step > kMaxStep || failed.tier > kMaxTier)
+    return BadMessage("RestoreFailed out of range");
   return FromWorker(RestoreFailed{failed, std::move(reason)});
 }
 Result<FromWorker> Check(const PiecesRequest& request, std::string) {
-  if (request.plan_bytes > kMaxPlanBytes) return Bad("a plan of more than 256 MiB");
+  if (request.plan_bytes > kMaxPlanBytes) return BadMessage("a plan of more than 256 MiB");
   return FromWorker(request);
 }
 Result<FromWorker> Check(const ResultMessage&, std::string json) {
@@ -98,12 +101,12 @@ Result<FromWorker> Check(const ResultMessage&, std::string json) {
 template <typename Message>
 Result<FromWorker> Parse(std::span<const std::byte> packet, const char* name,
                          size_t max_payload = 0) {
-  if (packet.size() < sizeof(Message)) return Bad(std::string(name) + " is cut short");
-  const Message message = Load<Message>(packet);
+  if (packet.size() < sizeof(Message)) return BadMessage(std::string(name) + " is cut short");
+  const Message message = LoadMessage<Message>(packet);
   const auto payload = packet.subspan(sizeof(Message));
   if (message.header.payload_bytes != payload.size() || payload.size() > max_payload) {
-    return Bad(std::string(name) + " has a payload of " + std::to_string(payload.size()) +
-               " bytes");
+    return BadMessage(std::string(name) + " has a payload of " + std::to_string(payload.size()) +
+                      " bytes");
   }
   return Check(message, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
 }
@@ -123,9 +126,9 @@ std::vector<std::byte> Encode(Message message, std::string_view payload) {
 
 Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet) {
   if (packet.size() < sizeof(Header) || packet.size() > kMaxMessageBytes) {
-    return Bad("a packet of " + std::to_string(packet.size()) + " bytes");
+    return BadMessage("a packet of " + std::to_string(packet.size()) + " bytes");
   }
-  const Header header = Load<Header>(packet);
+  const Header header = LoadMessage<Header>(packet);
   switch (header.type) {
     case MessageType::kHello:
       return Parse<Hello>(packet, "Hello");
@@ -148,7 +151,7 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet) {
     case MessageType::kRestored:
       return Parse<RestoredMessage>(packet, "Restored");
     default:
-      return Bad("type " + std::to_string(static_cast<uint32_t>(header.type)));
+      return BadMessage("type " + std::to_string(static_cast<uint32_t>(header.type)));
   }
 }
 

@@ -74,7 +74,7 @@ Result<Reader> PlanReader(const Catalog& catalog, const checkpoint::ShardingProb
   return reader;
 }
 
-std::string Size(uint64_t bytes) { return ToString(Bytes(static_cast<int64_t>(bytes))); }
+std::string SizeText(uint64_t bytes) { return ToString(Bytes(static_cast<int64_t>(bytes))); }
 
 void PlanJson(const Catalog& catalog, const checkpoint::NamedSharding& sharding,
               const std::vector<Reader>& readers) {
@@ -102,7 +102,7 @@ void PlanJson(const Catalog& catalog, const checkpoint::NamedSharding& sharding,
 void PlanTable(const Catalog& catalog, const checkpoint::NamedSharding& sharding,
                const std::vector<Reader>& readers) {
   std::printf("%s: %zu tensors, %s; %u layers, %u experts\n", Clean(catalog.path).c_str(),
-              catalog.tensors.size(), Size(catalog.TotalBytes()).c_str(), sharding.layers,
+              catalog.tensors.size(), SizeText(catalog.TotalBytes()).c_str(), sharding.layers,
               sharding.experts);
   Table table({"RANKS", "SHARDS", "FILES", "READS", "WANTED", "NEEDED", "READ", "VERIFIED"});
   Reader sum;
@@ -114,20 +114,20 @@ void PlanTable(const Catalog& catalog, const checkpoint::NamedSharding& sharding
     sum.bytes_verified += reader.bytes_verified;
     if (i >= kMaxRows) continue;
     const std::string first = std::to_string(reader.first_rank);
-    table.Add({reader.ranks == 1
-                   ? first
-                   : first + "-" + std::to_string(reader.first_rank + reader.ranks - 1),
-               std::to_string(reader.shards), std::to_string(reader.files),
-               std::to_string(reader.reads), Size(reader.bytes_wanted), Size(reader.bytes_needed),
-               Size(reader.bytes_read), Size(reader.bytes_verified)});
+    table.Add(
+        {reader.ranks == 1 ? first
+                           : first + "-" + std::to_string(reader.first_rank + reader.ranks - 1),
+         std::to_string(reader.shards), std::to_string(reader.files), std::to_string(reader.reads),
+         SizeText(reader.bytes_wanted), SizeText(reader.bytes_needed), SizeText(reader.bytes_read),
+         SizeText(reader.bytes_verified)});
   }
   std::printf("%s", table.Text().c_str());
   if (readers.size() > kMaxRows) {
     std::printf("... and %zu more (--json has all)\n", readers.size() - kMaxRows);
   }
   std::printf("in all: %llu reads, %s needed, %s read, %s in whole verified chunks\n",
-              static_cast<unsigned long long>(sum.reads), Size(sum.bytes_needed).c_str(),
-              Size(sum.bytes_read).c_str(), Size(sum.bytes_verified).c_str());
+              static_cast<unsigned long long>(sum.reads), SizeText(sum.bytes_needed).c_str(),
+              SizeText(sum.bytes_read).c_str(), SizeText(sum.bytes_verified).c_str());
   if (!sharding.unmatched.empty()) {
     std::printf("%zu tensors match no rule and are whole on every rank, the first %s (--rules)\n",
                 sharding.unmatched.size(), Clean(sharding.unmatched.front()).c_str());

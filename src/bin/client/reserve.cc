@@ -62,7 +62,7 @@ void PrintRows(const Json& reservations) {
   std::printf("%s", table.Text().c_str());
 }
 
-int List(RestClient& client, const Options& options) {
+int ListReservations(RestClient& client, const Options& options) {
   const auto answer = client.Get("/v1/reservations");
   if (!answer.ok()) return Fail(answer.status());
   if (options.json) return PrintJson(*answer), kExitOk;
@@ -104,7 +104,7 @@ int Reserve(RestClient& client, const Options& options) {
     if (!options.name.empty() || plans || options.cancel) {
       return WrongUse("--list stands alone, or with --json");
     }
-    return List(client, options);
+    return ListReservations(client, options);
   }
   if (options.name.empty()) return WrongUse("NAME of the reservation is missing");
   if (options.cancel) {

@@ -39,7 +39,7 @@ int Create(RestClient& client, const Options& options) {
   return GiveOut(options, (*answer)["token"].get<std::string>(), *answer);
 }
 
-int List(RestClient& client, const Options& options) {
+int ListTokens(RestClient& client, const Options& options) {
   const auto answer = client.Get("/v1/tokens");
   if (!answer.ok()) return Fail(answer.status());
   if (options.json) return PrintJson(*answer), kExitOk;
@@ -73,7 +73,7 @@ int RunToken(RestClient& client, const Options& options) {
   if (options.use == "create") return Create(client, options);
   if (options.use == "create-join") return CreateJoin(client, options);
   if (options.use == "revoke") return Revoke(client, options);
-  return List(client, options);
+  return ListTokens(client, options);
 }
 
 CLI::App* AddOne(CLI::App& token, const std::shared_ptr<Options>& options, const char* name,

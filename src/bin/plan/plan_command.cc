@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "bin/plan/request_of_flags.h"
 #include "bin/plan/show_plan.h"
+#include "bin/progress.h"
 #include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "frontend/plan/plan_json.h"
@@ -33,11 +34,9 @@ using planner::search::Plan;
 using planner::search::PlanOptions;
 using planner::search::PlanRequest;
 
-constexpr int kExitStopped = 130;  // as shells report an interrupt
+std::atomic<bool> search_interrupted = false;  // written by a signal handler, read by the search
 
-std::atomic<bool> interrupted = false;  // written by a signal handler, read by the search
-
-extern "C" void OnInterrupt(int) { interrupted = true; }
+extern "C" void OnInterrupt(int) { search_interrupted = true; }
 
 // Lets Ctrl-C end a search between two rounds; a second one ends the process as usual.
 class InterruptScope {
@@ -72,9 +71,9 @@ std::function<void(size_t, const planner::search::Options::Task&)> Pool(size_t w
 // Shows on standard error how far a search is: on a terminal one line that changes, elsewhere a
 // line every ten seconds. The first layout that fits is shown as soon as there is one, unless the
 // search ends at once.
-class Progress {
+class SearchProgress {
  public:
-  explicit Progress(double seconds) : seconds_(seconds) {}
+  explicit SearchProgress(double seconds) : seconds_(seconds) {}
 
   bool operator()(const planner::search::Standing& standing) {
     const Instant now = io::MonotonicNow();
@@ -95,7 +94,7 @@ class Progress {
                    terminal_ ? "" : "\n");
       std::fflush(stderr);
     }
-    return !interrupted;
+    return !search_interrupted;
   }
   void End() const {
     if (shown_ && terminal_) std::fprintf(stderr, "\r\033[K");
@@ -191,11 +190,11 @@ Result<PlanOptions> ReadOptions(const PlanFlags& flags, PlanRequest& job) {
 
 // Shows how far the search is and ends it where --search-effort, --search-seconds or the user do.
 // Requires that `progress` lives as long as `options` are used.
-void Limit(const PlanFlags& flags, Progress& progress, planner::search::Options& search) {
+void Limit(const PlanFlags& flags, SearchProgress& progress, planner::search::Options& search) {
   search.progress = [&progress](const planner::search::Standing& standing) {
     return progress(standing);
   };
-  search.stop = [] { return interrupted.load(); };
+  search.stop = [] { return search_interrupted.load(); };
   if (flags.prove) return;  // a proof is of the whole space
   search.effort = uint64_t{1'000} * flags.search_effort;
   search.expired = [&progress] { return progress.IsExpired(); };
@@ -238,7 +237,7 @@ int RunPlan(const PlanFlags& flags) {
   Result<PlanOptions> options = ReadOptions(flags, input->job);
   if (!options.ok()) return RefuseUse(options.status());
 
-  Progress progress(flags.search_seconds);
+  SearchProgress progress(flags.search_seconds);
   Limit(flags, progress, options->search);
   const InterruptScope scope;
   const Plan plan = MakePlan(input->job, *options);

@@ -199,14 +199,6 @@ std::string PinsInWords(std::span<std::byte> slot) {
   return text;
 }
 
-bool IsPinned(std::span<std::byte> slot) {
-  for (size_t i = 0; i < kPins; ++i) {
-    const uint32_t holder = PinAt(slot, i).load();
-    if (holder != 0 && io::ProcessExists(static_cast<pid_t>(holder))) return true;
-  }
-  return false;
-}
-
 namespace {
 
 uint64_t MarkOf(const SlotHeader& header) {

@@ -95,10 +95,8 @@ Result<SealedSlot> Inspect(std::span<const std::byte> slot);
 bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
 // Removes one pin of that process, if any; one with that use, if there is one.
 void RemovePin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
-// Returns whether an existing process holds a pin. Any bytes may be there: a wrong pin costs time,
-// never a snapshot.
-bool IsPinned(std::span<std::byte> slot);
-// Returns the pins of existing processes, "process 7 writes it to disk, ..."; empty: none.
+// Returns the pins of existing processes, "process 7 writes it to disk, ..."; empty: none. Any
+// bytes may be there: a wrong pin costs time, never a snapshot.
 std::string PinsInWords(std::span<std::byte> slot);
 
 // Returns whether the snapshot of that header is marked as non-finite. A mark applies to that one

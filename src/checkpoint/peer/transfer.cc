@@ -86,7 +86,7 @@ void TakeWanted(FieldReader& reader, PeerMessage& message) {
   }
 }
 
-std::string_view Chars(std::span<const std::byte> bytes) {
+std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -102,7 +102,7 @@ Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
   if (bytes.size() != kPeerFrameBytes || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
     return InvalidArgument("not a message between agents");
   }
-  FieldReader reader(Chars(bytes).substr(sizeof(kMagic)));
+  FieldReader reader(TextOf(bytes).substr(sizeof(kMagic)));
   Frame frame;
   frame.kind = reader.Take<uint32_t>();
   frame.payload_bytes = reader.Take<uint64_t>();
@@ -166,7 +166,7 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
   }
   PeerMessage message;
   message.kind = static_cast<PeerKind>(parsed.kind);
-  FieldReader reader(Chars(payload));
+  FieldReader reader(TextOf(payload));
   if (HasRequest(message.kind)) message.secret = TakeText(reader, kMaxText);
   if (HasRequest(message.kind) || HasPlan(message.kind)) {
     message.key.job = TakeText(reader, kMaxJobBytes);

@@ -71,6 +71,27 @@ TEST(ShardingOf, FollowsNamesAndTheOptimizersState) {
   EXPECT_EQ(rules[8].place, TensorPlace::kLayer);
 }
 
+// The last row takes years if each star tries every place for itself.
+TEST(ShardingOf, MatchesStarsToAnyText) {
+  const std::tuple<std::string, std::string, bool> kRows[] = {
+      {"w*", "weight", true},
+      {"*ght", "weight", true},
+      {"w*g*t", "weight", true},
+      {"*", "", true},
+      {"w*t*w", "weight", false},
+      {"ab*ba", "aba", false},
+      {"*ab*ab", "ab", false},
+      {"*ab*ab", "abab", true},
+      {"*a*a*a*a*a*a*a*a*a*a*a*a*b", std::string(5'000, 'a'), false}};
+  for (const auto& [pattern, name, matches] : kRows) {
+    NameRule rule;
+    rule.match = pattern;
+    const std::vector<TensorInfo> tensors = {{name, "F32", {4}}};
+    const NamedSharding sharding = ShardingOf(tensors, std::vector<NameRule>{rule});
+    EXPECT_EQ(sharding.unmatched.empty(), matches) << pattern << " " << name.substr(0, 20);
+  }
+}
+
 TEST(ParseNameRules, ReadsAndRefuses) {
   const auto rules = ParseNameRules(
       R"({"rules": [{"match": "blk.{layer}.up", "dim": 1, "fused": 2},

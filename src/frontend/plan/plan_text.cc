@@ -53,7 +53,7 @@ class Columns {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string BestTable(const Plan& plan) {
+std::string BestRows(const Plan& plan) {
   std::vector<std::string> head = {"",    "layout",     "step (error bar)", "tokens/s/gpu", "MFU",
                                    "HFU", "GiB of GPU", "bubble",           "exposed"};
   const bool counts = plan.job.gpus.size() > 1;
@@ -277,7 +277,7 @@ std::string RunText(const Proposal& best) {
          Percent(run.availability.expected) + " of the time moves training forward.\n";
 }
 
-std::string NothingFits(const Plan& plan) {
+std::string SmallestText(const Plan& plan) {
   std::string text = "No layout is proposed. " + planner::search::ObstacleText(plan) + "\n";
   return plan.outcome.total_points() == 0 ? text : text + OthersText(plan);
 }
@@ -291,13 +291,13 @@ std::string PlanText(const Plan& plan) {
             " of the sizes: the best so far, NOT PROVEN; " + GapText(plan.outcome.gap()) + ".\n\n";
     if (plan.best.empty()) return text + "Nothing that fits was found yet.\n";
   }
-  if (plan.best.empty()) return text + NothingFits(plan);
+  if (plan.best.empty()) return text + SmallestText(plan);
   if (plan.outcome.limited) {
     text += "The search ended at its limit: " + GapText(plan.outcome.gap()) +
             ". --prove continues to the optimum.\n\n";
   }
   const Proposal& best = plan.best.front();
-  text += BestTable(plan) + "\nThe best, step by step (" +
+  text += BestRows(plan) + "\nThe best, step by step (" +
           SecondsText(best.evaluation.step.count()) + ", " +
           WithThousands(best.evaluation.micro_batches) + " micro-batches" + "):\n" +
           StepTable(best) + RunText(best) + "\nIts memory, GiB of a GPU by stage:\n" +

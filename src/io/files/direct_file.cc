@@ -7,28 +7,22 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "io/fd.h"
+#include "io/files/aligned_memory.h"
 #include "io/files/direct_reader.h"
 #include "io/files/private_files.h"
 
 namespace longhaul::io {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // of memory, offsets and lengths, enough for every disk
-
-struct FreeMemory {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-
 // A write's worth of the file: being filled, or on its way.
 struct Block {
-  std::unique_ptr<std::byte, FreeMemory> memory;
+  AlignedMemory memory;
   const std::byte* from = nullptr;  // what is on its way: its own memory, or the caller's
   size_t filled = 0;
   uint64_t offset = 0;  // in the file
@@ -44,7 +38,7 @@ class DirectFile final : public WritableFile {
     has_ring_ = options.use_ring && io_uring_queue_init(options.depth, &ring_, 0) == 0;
     blocks_.resize(has_ring_ ? options.depth : 1);
     for (Block& block : blocks_) {
-      block.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, block_bytes_)));
+      block.memory = AllocateAligned(block_bytes_);
       CHECK(block.memory != nullptr);
     }
   }
@@ -72,15 +66,16 @@ class DirectFile final : public WritableFile {
     RETURN_IF_ERROR(failure_);
     while (!bytes.empty()) {
       const uint64_t at = end_ + blocks_[current_].filled;
-      const uint64_t into_page = at % kAlignment;
-      const bool congruent = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == into_page;
-      if (!congruent || bytes.size() < kAlignment * 2) return Append(bytes);
-      size_t part = (kAlignment - into_page) % kAlignment;  // up to the next page
+      const uint64_t into_page = at % kDirectAlignment;
+      const bool congruent =
+          reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment == into_page;
+      if (!congruent || bytes.size() < kDirectAlignment * 2) return Append(bytes);
+      size_t part = (kDirectAlignment - into_page) % kDirectAlignment;  // up to the next page
       if (part > 0) {
         RETURN_IF_ERROR(Append(bytes.first(part)));
       } else {
         if (blocks_[current_].filled > 0) RETURN_IF_ERROR(SendCurrent());
-        part = std::min(bytes.size() / kAlignment * kAlignment, block_bytes_);
+        part = std::min(bytes.size() / kDirectAlignment * kDirectAlignment, block_bytes_);
         RETURN_IF_ERROR(Send(bytes.data(), part, part));
       }
       bytes = bytes.subspan(part);
@@ -112,7 +107,7 @@ class DirectFile final : public WritableFile {
   Status SendCurrent() {
     Block& block = blocks_[current_];
     const size_t filled = std::exchange(block.filled, 0);
-    const size_t whole = (filled + kAlignment - 1) / kAlignment * kAlignment;
+    const size_t whole = (filled + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
     std::memset(block.memory.get() + filled, 0, whole - filled);
     return Send(block.memory.get(), filled, whole);
   }
@@ -121,7 +116,8 @@ class DirectFile final : public WritableFile {
   // another one to fill.
   Status Send(const std::byte* from, size_t bytes, size_t to_write) {
     // After a Sync the file would have to continue inside of a block.
-    if (end_ % kAlignment != 0) return FailedPrecondition(path_ + " has been ended by a sync");
+    if (end_ % kDirectAlignment != 0)
+      return FailedPrecondition(path_ + " has been ended by a sync");
     Block& block = blocks_[current_];
     block.from = from;
     block.offset = end_;
@@ -270,7 +266,8 @@ Result<Fd> OpenDirect(const std::string& path, bool direct) {
 
 Result<std::unique_ptr<WritableFile>> CreateDirectFile(const std::string& path, uint64_t bytes,
                                                        const DirectOptions& options) {
-  CHECK(options.block_bytes > 0 && options.block_bytes % kAlignment == 0 && options.depth > 0);
+  CHECK(options.block_bytes > 0 && options.block_bytes % kDirectAlignment == 0 &&
+        options.depth > 0);
   ASSIGN_OR_RETURN(Fd fd, OpenDirect(path, options.use_direct));
   if (options.shared) ShareFile(fd);
   if (bytes > 0 && fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&

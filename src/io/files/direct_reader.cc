@@ -6,21 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "io/fd.h"
+#include "io/files/aligned_memory.h"
 
 namespace longhaul::io {
 namespace {
-
-constexpr size_t kAlignment = 4096;  // of memory, offsets and lengths, enough for every disk
-
-struct FreeMemory {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
 
 class DirectReader final : public ReadableFile {
  public:
@@ -29,7 +23,7 @@ class DirectReader final : public ReadableFile {
         path_(std::move(path)),
         bytes_(bytes),
         window_bytes_(window_bytes),
-        window_(static_cast<std::byte*>(std::aligned_alloc(kAlignment, window_bytes))) {
+        window_(AllocateAligned(window_bytes)) {
     CHECK(window_ != nullptr);
   }
 
@@ -50,7 +44,7 @@ class DirectReader final : public ReadableFile {
  private:
   // The window holds at least the byte at `offset` afterwards.
   Status MoveTo(uint64_t offset) const {
-    begin_ = offset / kAlignment * kAlignment;
+    begin_ = offset / kDirectAlignment * kDirectAlignment;
     filled_ = 0;
     while (filled_ < window_bytes_) {
       const ssize_t got = pread(fd_.get(), window_.get() + filled_, window_bytes_ - filled_,
@@ -61,7 +55,7 @@ class DirectReader final : public ReadableFile {
       if (got < 0) return FromErrno(errno, "cannot read " + path_);
       filled_ += static_cast<size_t>(got);
       // A read that ends amid a page is the file's last one.
-      if (got == 0 || filled_ % kAlignment != 0) break;
+      if (got == 0 || filled_ % kDirectAlignment != 0) break;
     }
     if (offset < begin_ + filled_) return {};
     return DataLoss(path_ + " ends at byte " + std::to_string(begin_ + filled_));
@@ -79,7 +73,7 @@ class DirectReader final : public ReadableFile {
   uint64_t bytes_;
   size_t window_bytes_;
   // What was read last: a cache, so reading changes nothing that can be seen.
-  std::unique_ptr<std::byte, FreeMemory> window_;
+  AlignedMemory window_;
   mutable uint64_t begin_ = 0;
   mutable size_t filled_ = 0;
 };
@@ -88,10 +82,10 @@ class DirectReader final : public ReadableFile {
 
 Result<std::unique_ptr<ReadableFile>> OpenDirectReader(const std::string& path,
                                                        size_t window_bytes) {
-  CHECK(window_bytes > 0 && window_bytes % kAlignment == 0);
-  int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  CHECK(window_bytes > 0 && window_bytes % kDirectAlignment == 0);
+  int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
   // A file system without O_DIRECT (tmpfs before 6.6, some network ones) returns EINVAL.
-  if (opened < 0 && errno == EINVAL) opened = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (opened < 0 && errno == EINVAL) opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return FromErrno(errno, "cannot open " + path);
   Fd fd(opened);
   struct stat info {};

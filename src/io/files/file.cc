@@ -97,7 +97,8 @@ class Posix final : public FileSystem {
   explicit Posix(bool shared) : shared_(shared) {}
 
   Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
-    ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY, "open"));
+    // A pipe without a writer must not block: it is refused as no regular file.
+    ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY | O_NONBLOCK, "open"));
     struct stat info {};
     if (fstat(fd.get(), &info) != 0) return FromErrno(errno, "cannot read " + path);
     if (!S_ISREG(info.st_mode)) return InvalidArgument(path + " is not a regular file");

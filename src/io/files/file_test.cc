@@ -77,6 +77,12 @@ TEST_F(File, ADirectoryIsNotAFile) {
   EXPECT_FALSE(files_.Size(Path("d")).ok());
 }
 
+TEST_F(File, APipeWithoutAWriterIsRefusedWithoutWaiting) {
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(files_.Open(pipe).status().code(), Code::kInvalidArgument);
+}
+
 TEST_F(File, DirectoriesAreMadeWithTheirParents) {
   ASSERT_TRUE(files_.MakeDirectories(Path("d/e/f")).ok());
   ASSERT_TRUE(files_.MakeDirectories(Path("d/e/f")).ok());

@@ -1,6 +1,7 @@
 #include "io/net/socket.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace longhaul::io {
@@ -133,6 +135,45 @@ Result<Fd> ConnectTcp(const std::string& address, uint16_t port) {
   if (!fd.valid() || ConnectThroughSignals(fd.get(), remote) != 0) return FromErrno(errno, what);
   SetNoDelay(fd.get());
   return fd;
+}
+
+Result<std::string> ResolveHost(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
+    return NotFound("no address of \"" + host + "\": " + gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
+  const addrinfo* best = found;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (each->ai_family != AF_INET) continue;
+    best = each;
+    break;
+  }
+  char text[NI_MAXHOST];
+  if (getnameinfo(best->ai_addr, best->ai_addrlen, text, sizeof(text), nullptr, 0,
+                  NI_NUMERICHOST) != 0) {
+    return NotFound("no numeric address of \"" + host + "\"");
+  }
+  return std::string(text);
+}
+
+Result<std::string> LocalAddressTowards(const std::string& address) {
+  constexpr uint16_t kAnyPort = 9;  // a datagram socket only chooses its way when it connects
+  ASSIGN_OR_RETURN(SocketAddress target, TcpAddress(address, kAnyPort));
+  const Fd fd(socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress local;
+  local.bytes = sizeof(local.storage);
+  if (!fd.valid() || connect(fd.get(), target.get(), target.bytes) != 0 ||
+      getsockname(fd.get(), local.get(), &local.bytes) != 0) {
+    return FromErrno(errno, "no way to " + address);
+  }
+  char text[NI_MAXHOST];
+  if (getnameinfo(local.get(), local.bytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return InternalError("no numeric form of the address towards " + address);
+  }
+  return std::string(text);
 }
 
 Result<std::string> PeerAddress(const Fd& socket) {

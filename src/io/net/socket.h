@@ -33,6 +33,13 @@ Result<Fd> ConnectTcp(const std::string& address, uint16_t port);
 // The numeric address of the other end of a TCP connection, an IPv4 one always in IPv4's notation.
 Result<std::string> PeerAddress(const Fd& socket);
 
+// A numeric address of a host by its name, an IPv4 one if there is one; a numeric address is
+// returned as it is. Blocks for the system's resolver.
+Result<std::string> ResolveHost(const std::string& host);
+
+// This machine's numeric address on the way to another one: nothing is sent.
+Result<std::string> LocalAddressTowards(const std::string& address);
+
 // Sends the bytes that fit now: 0 when it would block. kUnavailable when the peer has closed.
 Result<size_t> SendSome(const Fd& socket, std::span<const std::byte> bytes);
 // Receives the available bytes: nothing when it would block, 0 bytes when the peer has closed.

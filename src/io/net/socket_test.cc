@@ -192,5 +192,19 @@ TEST_F(SocketFile, SaysWhatIsWrongWithAPath) {
   EXPECT_EQ(ListenUnix("").status().code(), Code::kInvalidArgument);
 }
 
+TEST(Socket, ResolvesNamesAndKeepsNumericAddresses) {
+  EXPECT_EQ(*ResolveHost("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(*ResolveHost("::1"), "::1");
+  EXPECT_EQ(*ResolveHost("localhost"), "127.0.0.1");
+  const auto none = ResolveHost("no host has blanks");
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("no host has blanks"), std::string::npos);
+}
+
+TEST(Socket, KnowsItsOwnAddressOnTheWayToAnother) {
+  EXPECT_EQ(*LocalAddressTowards("127.0.0.1"), "127.0.0.1");
+  EXPECT_FALSE(LocalAddressTowards("localhost").ok()) << "numeric addresses only";
+}
+
 }  // namespace
 }  // namespace longhaul::io

@@ -1,6 +1,7 @@
 #include "io/process/process.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,7 +37,7 @@ struct Prepared {
 
 // The child's message to its parent when it fails before exec has succeeded.
 struct Failure {
-  enum Stage : int { kSetUp, kDirectory, kExec } stage;
+  enum Stage : int { kSetUp, kGroup, kUser, kDirectory, kExec } stage;
   int error;
 };
 
@@ -126,9 +127,28 @@ void DefaultSignals() {
   _exit(127);
 }
 
+// As its own process: whatever it starts is in the groups too.
+bool EnterGroups(const std::vector<int>& groups) {
+  for (const int group : groups) {
+    if (write(group, "0", 1) != 1) return false;
+  }
+  return true;
+}
+
+// By number, because the functions of the C library would change the other threads too, which do
+// not exist in the child.
+bool BecomeUser(const UserAccount& user) {
+  return syscall(SYS_setgroups, user.groups.size(), user.groups.data()) == 0 &&
+         syscall(SYS_setresgid, user.group, user.group, user.group) == 0 &&
+         syscall(SYS_setresuid, user.user, user.user, user.user) == 0;
+}
+
 [[noreturn]] void RunChild(const ProcessOptions& options, Prepared& prepared, int report,
                            pid_t parent) {
   if (options.new_session && setsid() < 0) FailChild(report, Failure::kSetUp);
+  if (!EnterGroups(options.groups)) FailChild(report, Failure::kGroup);
+  // Before the signal of the parent's death, which a change of the user clears.
+  if (options.user.has_value() && !BecomeUser(*options.user)) FailChild(report, Failure::kUser);
   if (options.signal_on_parent_death != 0) {
     if (prctl(PR_SET_PDEATHSIG, options.signal_on_parent_death) != 0) {
       FailChild(report, Failure::kSetUp);
@@ -158,6 +178,11 @@ Status AwaitExec(const ProcessOptions& options, const Prepared& prepared, const 
       return FromErrno(failure.error, "cannot enter " + options.working_directory);
     case Failure::kExec:
       return FromErrno(failure.error, "cannot run " + prepared.program);
+    case Failure::kGroup:
+      return FromErrno(failure.error, "cannot enter the control group of " + prepared.program);
+    case Failure::kUser:
+      return FromErrno(failure.error,
+                       "cannot run " + prepared.program + " as user " + options.user->name);
     case Failure::kSetUp:
       break;
   }

@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "io/fd.h"
+#include "io/process/user_account.h"
 
 namespace longhaul::io {
 
@@ -24,6 +26,8 @@ struct ProcessOptions {
   std::vector<std::pair<int, int>> inherited;  // (our fd, its number in the child)
   bool new_session = true;                     // setsid: its own session and process group
   int signal_on_parent_death = 0;              // PR_SET_PDEATHSIG; of the *thread* that starts it
+  std::vector<int> groups;                     // control groups to enter: Cgroup::entrances
+  std::optional<UserAccount> user;             // to run as; only root can
 };
 
 struct Process {

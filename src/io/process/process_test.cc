@@ -71,6 +71,50 @@ TEST(Start, EntersTheWorkingDirectory) {
   EXPECT_EQ(RunToEnd(options).first, "/usr/bin\n");
 }
 
+TEST(Start, RunsAsTheUserWithItsGroupsAndNoOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can start a process as another user";
+  const Result<UserAccount> nobody = FindUser("nobody");
+  ASSERT_TRUE(nobody.ok()) << nobody.status();
+  ProcessOptions options = Shell("id -u; id -g; id -G; kill -9 $PPID 2>/dev/null || echo refused");
+  options.user = *nobody;
+  options.user->groups.push_back(12345);
+  options.signal_on_parent_death = SIGKILL;
+  const std::string user = std::to_string(nobody->user), group = std::to_string(nobody->group);
+  EXPECT_EQ(RunToEnd(options).first, user + "\n" + group + "\n" + group + " 12345\nrefused\n");
+}
+
+// The kernel forgets the signal when a process changes its user.
+TEST(Start, SendsTheSignalOfTheParentsDeathAlsoToAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can start a process as another user";
+  Pipe pipe = MakePipe();
+  const pid_t parent = fork();
+  if (parent == 0) {
+    ProcessOptions options = Shell("echo started; exec sleep 600");
+    options.user = *FindUser("nobody");
+    options.stdout_fd = pipe.writer.get();
+    options.signal_on_parent_death = SIGKILL;
+    const Result<Process> process = Start(options);
+    std::array<char, 8> buffer;
+    (void)!read(pipe.reader.get(), buffer.data(), buffer.size());
+    _exit(process.ok() ? 0 : 1);
+  }
+  pipe.writer.Reset();
+  int status = 0;
+  ASSERT_EQ(waitpid(parent, &status, 0), parent);
+  ASSERT_EQ(status, 0);
+  EXPECT_EQ(ReadToEnd(pipe.reader), "") << "until the child has ended, its output is open";
+}
+
+TEST(Start, NamesAControlGroupThatItCannotEnter) {
+  const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ProcessOptions options = Shell("exit 0");
+  options.groups = {null.get()};
+  const Result<Process> process = Start(options);
+  ASSERT_FALSE(process.ok());
+  EXPECT_NE(process.status().message().find("control group"), std::string::npos)
+      << process.status();
+}
+
 TEST(Start, MakesANewSessionSoThatTheGroupIsTheProcess) {
   Pipe pipe = MakePipe();
   ProcessOptions options = Shell("read line");

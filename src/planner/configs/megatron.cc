@@ -22,7 +22,7 @@ using spec::RecomputeKind;
 using spec::Training;
 
 // Options that change time or memory in ways that the planner has no figures for.
-constexpr auto kNotModelled = std::to_array<std::string_view>({
+constexpr auto kNotModelledArguments = std::to_array<std::string_view>({
     "hybrid-override-pattern",
     "is-hybrid-model",
     "experimental-attention-variant",
@@ -54,7 +54,7 @@ class MegatronReader {
     ReadRecompute();
     ReadPrecision();
     ReadSoftware();
-    for (const std::string_view name : kNotModelled) {
+    for (const std::string_view name : kNotModelledArguments) {
       if (settings_.Has(name)) {
         config_.unknown.push_back(settings_.Named(name) + " (the planner has no figures for it)");
       }

@@ -25,7 +25,7 @@ namespace {
 using spec::Layout;
 using spec::RecomputeKind;
 
-constexpr auto kPassedOver = std::to_array<std::string_view>({
+constexpr auto kPassedOverOptions = std::to_array<std::string_view>({
     "job.*",
     "profiling.*",
     "metrics.*",
@@ -379,7 +379,7 @@ Result<RunConfig> ReadTorchtitan(std::string_view text, std::string_view source)
   RunConfig config;
   config.framework = flags::Framework::kTorchtitan;
   TorchtitanReader(settings, config).Run();
-  config.passed_over = settings.PassOver(kPassedOver, config.unknown);
+  config.passed_over = settings.PassOver(kPassedOverOptions, config.unknown);
   RETURN_IF_ERROR(settings.status());
   return config;
 }

@@ -21,7 +21,7 @@ struct Row {
 };
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kProcessorRows[] = {
     {kLaunch, {0, 0, 0}, 1.983, 3.237},
     {kMatmul, {64, 128, 128}, 26.29, 59.12},
     {kMatmul, {1024, 128, 128}, 349.4, 713.3},
@@ -125,7 +125,7 @@ DeviceFile ShippedCpu(FlopsPerSecond core_peak) {
   file.cores = 1;
   file.memory = 1_GiB;
   file.process_memory = kProcessMemory;
-  for (const Row& row : kRows) {
+  for (const Row& row : kProcessorRows) {
     const bool computes = row.kind == kMatmul || row.kind == kAttention;
     const double scale = 1e-6 * (computes ? ratio : 1);
     Figure figure;

@@ -1,16 +1,16 @@
 #include "planner/search/obstacle.h"
 
 #include <cstdio>
-#include <limits>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "planner/search/internal/never.h"
 #include "planner/search/settings.h"
 
 namespace longhaul::planner::search {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+using internal::kNever;
 
 std::string Number(const char* format, double number) {
   char text[48];

@@ -1,9 +1,9 @@
 #include "planner/search/oracle.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/memory/memory_model.h"
+#include "planner/search/internal/never.h"
 #include "planner/search/stage_recompute.h"
 
 namespace longhaul::planner::search {
@@ -11,7 +11,7 @@ namespace {
 
 using spec::Training;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+using internal::kNever;
 
 // As EvaluatorOf, but with every group at the best place that it could have, and with launches or
 // without.

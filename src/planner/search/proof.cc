@@ -16,7 +16,7 @@ using spec::Training;
 
 constexpr size_t kRegionsATask = 512;
 constexpr size_t kMostGaps = 10;
-constexpr double kRounding = 1e-9;  // of sums in another order
+constexpr double kProofRounding = 1e-9;  // of sums in another order
 constexpr int kSamples = 2;
 
 bool IsTime(Rule rule) {
@@ -156,9 +156,10 @@ class Prover {
   void CheckTime(const Region& region, const Shape& shape, uint64_t number) {
     const double to_beat = ToBeat(outcome_, shape, keep_);
     const double bound = TimeBound(region, std::max(to_beat, region.bound));
-    if (bound < region.bound * (1 - kRounding)) Gap(region, "the bound is lower computed again");
+    if (bound < region.bound * (1 - kProofRounding))
+      Gap(region, "the bound is lower computed again");
     // Written as a negation, so that a NaN is reported too.
-    if (!(bound >= to_beat * (1 - kRounding))) {
+    if (!(bound >= to_beat * (1 - kProofRounding))) {
       Gap(region, "its bound of " + std::to_string(bound) + " s is below the best");
     }
     uint64_t seed = number;
@@ -167,7 +168,7 @@ class Prover {
       if (!point) continue;
       ++audited;
       const double step = oracle_.StepSeconds(*point);
-      if (step < bound * (1 - kRounding)) {
+      if (step < bound * (1 - kProofRounding)) {
         Gap(region, LayoutText(*point) + " takes " + std::to_string(step) +
                         " s, below the bound of " + std::to_string(bound) + " s");
       }
@@ -202,7 +203,7 @@ class Prover {
     const Training heavier = Heavier(region, seed);
     lighter.layout.order = heavier.layout.order;
     ++audited;
-    if (oracle_.StepSeconds(heavier) < oracle_.StepSeconds(lighter) * (1 - kRounding)) {
+    if (oracle_.StepSeconds(heavier) < oracle_.StepSeconds(lighter) * (1 - kProofRounding)) {
       Gap(region, "a layout in it is faster than the one with less recompute");
     }
   }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "planner/search/internal/family_search.h"
+#include "planner/search/internal/never.h"
 
 namespace longhaul::planner::search {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using internal::FamilySearch;
 using spec::Training;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+using internal::kNever;
 // Of the first round; each has twice as many as the one before, as what is known grows ever less.
 constexpr size_t kFamiliesARound = 8;
 // Limits a round, so that progress is reported often and one round is a small part of the effort.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "planner/search/internal/never.h"
 #include "planner/stage_layers.h"
 
 namespace longhaul::planner::search {
@@ -12,7 +13,7 @@ using spec::RecomputeKind;
 using spec::RecomputeModules;
 using spec::RecomputeRun;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+using internal::kNever;
 // Whole bytes are cut off part by part: so many may be lost.
 constexpr double kCutBytes = 16;
 

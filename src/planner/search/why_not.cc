@@ -7,13 +7,14 @@
 #include <limits>
 
 #include "base/text.h"
+#include "planner/search/internal/never.h"
 #include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 
 namespace longhaul::planner::search {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+using internal::kNever;
 
 struct Part {
   const char* name;

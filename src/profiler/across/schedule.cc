@@ -9,7 +9,7 @@
 namespace longhaul::profiler {
 namespace {
 
-using Kind = Pass::Kind;
+using PassKind = Pass::Kind;
 
 // Writes a stage's passes down, none more often than there are micro-batches and no gradients of
 // weights before their inputs'.
@@ -19,14 +19,14 @@ class Writer {
       : micro_batches_(shape.schedule == Schedule::kDualPipe ? shape.micro_batches / 2
                                                              : shape.micro_batches) {}
 
-  int Count(Kind kind, int chunk) const {
+  int Count(PassKind kind, int chunk) const {
     return count_[static_cast<size_t>(kind)][static_cast<size_t>(chunk)];
   }
-  bool Full(Kind kind, int chunk) const { return Count(kind, chunk) == micro_batches_; }
+  bool Full(PassKind kind, int chunk) const { return Count(kind, chunk) == micro_batches_; }
 
-  void Add(Kind kind, int chunk, bool joined = false) {
+  void Add(PassKind kind, int chunk, bool joined = false) {
     if (Full(kind, chunk)) return;
-    if (kind == Kind::kWeights && Count(kind, chunk) == Count(Kind::kInputs, chunk)) return;
+    if (kind == PassKind::kWeights && Count(kind, chunk) == Count(PassKind::kInputs, chunk)) return;
     ++count_[static_cast<size_t>(kind)][static_cast<size_t>(chunk)];
     passes_.push_back({kind, chunk, false, joined});
   }
@@ -35,7 +35,8 @@ class Writer {
   std::vector<Pass> Passes(int chunks) {
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const auto last = std::find_if(passes_.rbegin(), passes_.rend(), [&](const Pass& pass) {
-        return pass.chunk == chunk && (pass.kind == Kind::kBackward || pass.kind == Kind::kWeights);
+        return pass.chunk == chunk &&
+               (pass.kind == PassKind::kBackward || pass.kind == PassKind::kWeights);
       });
       if (last != passes_.rend()) last->last = true;
     }
@@ -58,9 +59,9 @@ std::vector<Pass> Interleaved(const PipelineShape& shape, int stage) {
   const auto chunk_of = [&](int i) { return i % (stages * chunks) / stages; };
   // A chunk's last pass is that of the last group's last micro-batch.
   const auto last = [&](int i) { return i >= all - stages * chunks && i % stages == stages - 1; };
-  const auto forward = [&](int i) { passes.push_back({Kind::kForward, chunk_of(i)}); };
+  const auto forward = [&](int i) { passes.push_back({PassKind::kForward, chunk_of(i)}); };
   const auto backward = [&](int i) {
-    passes.push_back({Kind::kBackward, chunks - 1 - chunk_of(i), last(i)});
+    passes.push_back({PassKind::kBackward, chunks - 1 - chunk_of(i), last(i)});
   };
   for (int i = 0; i < warm; ++i) forward(i);
   for (int i = warm; i < all; ++i) {
@@ -75,14 +76,14 @@ std::vector<Pass> Interleaved(const PipelineShape& shape, int stage) {
 // which the gradients of the weights follow.
 void OneByOne(const PipelineShape& shape, int ahead, int behind, Writer* out) {
   const bool split = shape.schedule != Schedule::kOneForwardOneBackward;
-  const Kind backward = split ? Kind::kInputs : Kind::kBackward;
-  for (int i = 0; i < ahead; ++i) out->Add(Kind::kForward, 0);
+  const PassKind backward = split ? PassKind::kInputs : PassKind::kBackward;
+  for (int i = 0; i < ahead; ++i) out->Add(PassKind::kForward, 0);
   while (!out->Full(backward, 0)) {
-    out->Add(Kind::kForward, 0);
+    out->Add(PassKind::kForward, 0);
     out->Add(backward, 0);
-    if (split && out->Count(backward, 0) > behind) out->Add(Kind::kWeights, 0);
+    if (split && out->Count(backward, 0) > behind) out->Add(PassKind::kWeights, 0);
   }
-  while (split && !out->Full(Kind::kWeights, 0)) out->Add(Kind::kWeights, 0);
+  while (split && !out->Full(PassKind::kWeights, 0)) out->Add(PassKind::kWeights, 0);
 }
 
 // Forwards until the first backward can begin, then pairs in the steady state, then the rest. Add
@@ -91,31 +92,31 @@ void OneByOne(const PipelineShape& shape, int ahead, int behind, Writer* out) {
 void Vee(const PipelineShape& shape, int stage, Writer* out) {
   const int to_end = shape.stages - stage;
   const auto backward = [out](int chunk) {
-    out->Add(Kind::kInputs, chunk);
-    out->Add(Kind::kWeights, chunk);
+    out->Add(PassKind::kInputs, chunk);
+    out->Add(PassKind::kWeights, chunk);
   };
-  for (int i = 0; i < 2 * to_end - 1; ++i) out->Add(Kind::kForward, 0);
+  for (int i = 0; i < 2 * to_end - 1; ++i) out->Add(PassKind::kForward, 0);
   for (int i = 0; i < stage; ++i) {
-    out->Add(Kind::kForward, 1);
-    out->Add(Kind::kForward, 0);
+    out->Add(PassKind::kForward, 1);
+    out->Add(PassKind::kForward, 0);
   }
   for (int i = 0; i < to_end; ++i) {
-    out->Add(Kind::kForward, 1);
+    out->Add(PassKind::kForward, 1);
     backward(1);
   }
-  while (!out->Full(Kind::kForward, 1)) {
-    out->Add(Kind::kForward, 0);
+  while (!out->Full(PassKind::kForward, 1)) {
+    out->Add(PassKind::kForward, 0);
     backward(0);
-    out->Add(Kind::kForward, 1);
+    out->Add(PassKind::kForward, 1);
     backward(1);
   }
-  while (!out->Full(Kind::kInputs, 1)) {
-    out->Add(Kind::kInputs, 0);
-    out->Add(Kind::kInputs, 1);
+  while (!out->Full(PassKind::kInputs, 1)) {
+    out->Add(PassKind::kInputs, 0);
+    out->Add(PassKind::kInputs, 1);
   }
-  while (!out->Full(Kind::kInputs, 0)) backward(0);
-  while (!out->Full(Kind::kWeights, 1)) out->Add(Kind::kWeights, 1);
-  while (!out->Full(Kind::kWeights, 0)) out->Add(Kind::kWeights, 0);
+  while (!out->Full(PassKind::kInputs, 0)) backward(0);
+  while (!out->Full(PassKind::kWeights, 1)) out->Add(PassKind::kWeights, 1);
+  while (!out->Full(PassKind::kWeights, 0)) out->Add(PassKind::kWeights, 0);
 }
 
 // Chunk 0 is of the direction whose first stage is nearer.
@@ -123,47 +124,47 @@ void Dual(const PipelineShape& shape, int stage, Writer* out) {
   const int from_end = std::min(stage, shape.stages - 1 - stage);
   const int to_middle = shape.stages / 2 - 1 - from_end;
   const auto together = [out](int forward, int backward) {
-    out->Add(Kind::kForward, forward, true);
-    out->Add(Kind::kBackward, backward);
+    out->Add(PassKind::kForward, forward, true);
+    out->Add(PassKind::kBackward, backward);
   };
-  for (int i = 0; i < 2 * to_middle; ++i) out->Add(Kind::kForward, 0);
+  for (int i = 0; i < 2 * to_middle; ++i) out->Add(PassKind::kForward, 0);
   for (int i = 0; i < from_end + 1; ++i) {
-    out->Add(Kind::kForward, 0);
-    out->Add(Kind::kForward, 1);
+    out->Add(PassKind::kForward, 0);
+    out->Add(PassKind::kForward, 1);
   }
   for (int i = 0; i < to_middle; ++i) {
-    out->Add(Kind::kInputs, 1);
-    out->Add(Kind::kWeights, 1);
-    out->Add(Kind::kForward, 1);
+    out->Add(PassKind::kInputs, 1);
+    out->Add(PassKind::kWeights, 1);
+    out->Add(PassKind::kForward, 1);
   }
   const int steady = shape.micro_batches / 2 - shape.stages + from_end + 1;
   for (int i = 0; i < steady; ++i) {
     // In the middle the first backward needs what the other one is about to send.
     if (i == 0 && to_middle == 0) {
-      out->Add(Kind::kForward, 0);
-      out->Add(Kind::kBackward, 1);
+      out->Add(PassKind::kForward, 0);
+      out->Add(PassKind::kBackward, 1);
     } else {
       together(0, 1);
     }
     together(1, 0);
   }
   for (int i = 0; i < to_middle; ++i) {
-    out->Add(Kind::kBackward, 1);
+    out->Add(PassKind::kBackward, 1);
     together(1, 0);
   }
   std::deque<int> weights;  // of these chunks are left
   for (int i = 0; i < 2 * (from_end + 1); ++i) {
     const int chunk = i % 2 == 0 ? 1 : 0;
-    out->Add(i <= from_end ? Kind::kBackward : Kind::kInputs, chunk);
+    out->Add(i <= from_end ? PassKind::kBackward : PassKind::kInputs, chunk);
     if (i > from_end) weights.push_back(chunk);
   }
   const auto next_weights = [&] {
-    out->Add(Kind::kWeights, weights.front());
+    out->Add(PassKind::kWeights, weights.front());
     weights.pop_front();
   };
   for (int i = 0; i < to_middle; ++i) {
     next_weights();
-    out->Add(Kind::kInputs, 0);
+    out->Add(PassKind::kInputs, 0);
     weights.push_back(0);
   }
   while (!weights.empty()) next_weights();

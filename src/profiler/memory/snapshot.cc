@@ -13,7 +13,7 @@
 namespace longhaul::profiler {
 namespace {
 
-using Kind = PickleValue::Kind;
+using PickleKind = PickleValue::Kind;
 
 constexpr size_t kSpans = 200;
 constexpr size_t kMaxFrames = 200;
@@ -33,7 +33,7 @@ class SnapshotReader {
           "torch.cuda.memory._dump_snapshot writes it");
     }
     if (segments != nullptr) Segments(*segments);
-    if (traces != nullptr && traces->kind == Kind::kList) {
+    if (traces != nullptr && traces->kind == PickleKind::kList) {
       for (size_t d = 0; d < std::min(traces->items.size(), kMaxDevices); ++d) {
         History(static_cast<int>(d), pickle_[traces->items[d]]);
       }
@@ -85,7 +85,7 @@ class SnapshotReader {
   uint32_t PartOf(const PickleValue& event) {
     const PickleValue* frames = pickle_.Find(event, "frames");
     std::string name = "no frames recorded";
-    if (frames != nullptr && frames->kind == Kind::kList) {
+    if (frames != nullptr && frames->kind == PickleKind::kList) {
       std::string_view first_operator;
       bool found = false, autograd = false;
       for (size_t i = 0; i < std::min(frames->items.size(), kMaxFrames) && !found; ++i) {
@@ -138,7 +138,7 @@ class SnapshotReader {
   }
 
   void History(int number, const PickleValue& events) {
-    if (events.kind != Kind::kList || events.items.empty()) return;
+    if (events.kind != PickleKind::kList || events.items.empty()) return;
     DeviceMemory& device = Device(number);
     live_.clear();
     std::vector<int64_t> used;

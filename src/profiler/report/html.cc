@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <map>
 #include <span>
 
+#include "base/text.h"
 #include "base/utf8.h"
 #include "profiler/rank/intervals.h"
 #include "profiler/report/report.h"
@@ -74,15 +74,6 @@ std::array<double, kShownKinds> ShownTotals(const RankTotals& totals) {
 }
 
 // For markup and numbers of bounded length: longer texts are cut at the size of the buffer.
-[[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  *out += text;
-}
-
 std::string Escape(std::string_view raw) {
   std::string out;
   for (const char c : ToValidUtf8(raw)) {
@@ -175,8 +166,8 @@ class Page {
   }
 
   void Key(const char* colour, std::string_view name) {
-    Print(&out_, "<span class=n><span class=k style=\"background:%s\"></span>%s</span> ", colour,
-          std::string(name).c_str());
+    AppendFormat(&out_, "<span class=n><span class=k style=\"background:%s\"></span>%s</span> ",
+                 colour, std::string(name).c_str());
   }
 
   void Lane(size_t lane, double height) {
@@ -188,20 +179,21 @@ class Page {
         stage = ", s" + std::to_string(i);
       }
     }
-    Print(&out_, "<text x=\"0\" y=\"%.1f\">rank %lld%s</text>",
-          static_cast<double>(lane) * height + height * 0.7, static_cast<long long>(rank),
-          stage.c_str());
+    AppendFormat(&out_, "<text x=\"0\" y=\"%.1f\">rank %lld%s</text>",
+                 static_cast<double>(lane) * height + height * 0.7, static_cast<long long>(rank),
+                 stage.c_str());
   }
 
   // The last whole step, every rank on the common clock.
   void Timeline() {
     const auto [begin, end] = LastStep();
     if (begin >= end) return;
-    Print(&out_,
-          "<h2>The last step, %.3f ms</h2><p>A row is a rank%s, all by one clock; time goes to the "
-          "right, in milliseconds.</p>",
-          static_cast<double>(end - begin) / 1e6,
-          findings_.pipeline.stages.size() > 1 ? " (s1: of the pipeline's second stage)" : "");
+    AppendFormat(
+        &out_,
+        "<h2>The last step, %.3f ms</h2><p>A row is a rank%s, all by one clock; time goes to the "
+        "right, in milliseconds.</p>",
+        static_cast<double>(end - begin) / 1e6,
+        findings_.pipeline.stages.size() > 1 ? " (s1: of the pipeline's second stage)" : "");
     Legend();
     Lanes(begin, end, false);
   }
@@ -246,7 +238,7 @@ class Page {
     const double height = 16;
     const double scale = (kWidth - kLeft) / static_cast<double>(end - begin);
     const double bottom = height * static_cast<double>(lanes_.size());
-    Print(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth, bottom + 18);
+    AppendFormat(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth, bottom + 18);
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       Lane(lane, height);
       Strip(lanes_[lane], {begin, end}, static_cast<double>(lane) * height, height - 2, by_phase);
@@ -260,9 +252,10 @@ class Page {
     }
     for (double at = 0; at * 1e6 < static_cast<double>(end - begin); at += apart_ms) {
       const double x = kLeft + at * 1e6 * scale;
-      Print(&out_,
-            "<path stroke=\"#999\" d=\"M%.1f %.0f v4\"/><text x=\"%.1f\" y=\"%.0f\"%s>%g</text>", x,
-            bottom, x, bottom + 15, x > kWidth - 30 ? " text-anchor=\"end\"" : "", at);
+      AppendFormat(
+          &out_,
+          "<path stroke=\"#999\" d=\"M%.1f %.0f v4\"/><text x=\"%.1f\" y=\"%.0f\"%s>%g</text>", x,
+          bottom, x, bottom + 15, x > kWidth - 30 ? " text-anchor=\"end\"" : "", at);
     }
     out_ += "</svg>";
   }
@@ -302,9 +295,10 @@ class Page {
       size_t stop = c + 1;
       while (stop < columns && kind(stop) == which) ++stop;
       if (which >= 0) {
-        Print(&out_, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%zu\" height=\"%.0f\" fill=\"%s\"/>",
-              kLeft + static_cast<double>(c), y, stop - c, height,
-              ColourOf(static_cast<size_t>(which)));
+        AppendFormat(&out_,
+                     "<rect x=\"%.0f\" y=\"%.0f\" width=\"%zu\" height=\"%.0f\" fill=\"%s\"/>",
+                     kLeft + static_cast<double>(c), y, stop - c, height,
+                     ColourOf(static_cast<size_t>(which)));
       }
       c = stop;
     }
@@ -321,8 +315,8 @@ class Page {
               WhyWaitingIsUnknown(job_) + ". All of it is shown as wire.</p>";
     }
     Legend();
-    Print(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth,
-          height * static_cast<double>(lanes_.size()));
+    AppendFormat(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth,
+                 height * static_cast<double>(lanes_.size()));
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       const RankTotals& totals = findings_.totals[lanes_[lane]];
       if (totals.wall_ns <= 0) continue;
@@ -333,11 +327,11 @@ class Page {
         const double share = shown[s] / static_cast<double>(totals.wall_ns);
         if (share <= 0) continue;
         const double width = share * (kWidth - kLeft);
-        Print(&out_,
-              "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\" fill=\"%s\">"
-              "<title>%s %.2f %%</title></rect>",
-              x, static_cast<double>(lane) * height, width, height - 2, kColours[s],
-              ShownName(s).c_str(), share * 100);
+        AppendFormat(&out_,
+                     "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\" fill=\"%s\">"
+                     "<title>%s %.2f %%</title></rect>",
+                     x, static_cast<double>(lane) * height, width, height - 2, kColours[s],
+                     ShownName(s).c_str(), share * 100);
         x += width;
       }
     }
@@ -365,16 +359,16 @@ class Page {
     }
     out_ += "<th>came last";
     for (const size_t rank : lanes_) {
-      Print(&out_, "<tr><td>%lld", static_cast<long long>(job_.ranks[rank].metadata.rank));
+      AppendFormat(&out_, "<tr><td>%lld", static_cast<long long>(job_.ranks[rank].metadata.rank));
       const auto shown = ShownTotals(findings_.totals[rank]);
       for (size_t s = 0; s < kShownKinds; ++s) {
         if (mean[s] <= 0) continue;
         const double over = std::clamp(shown[s] / mean[s] - 1, -1.0, 1.0);
-        Print(&out_, "<td style=\"background:rgba(%s,%.2f)\">%.2f",
-              over > 0 ? "192,57,43" : "47,111,176", std::abs(over) * 0.7, shown[s] / 1e6);
+        AppendFormat(&out_, "<td style=\"background:rgba(%s,%.2f)\">%.2f",
+                     over > 0 ? "192,57,43" : "47,111,176", std::abs(over) * 0.7, shown[s] / 1e6);
       }
-      Print(&out_, "<td>%llu",
-            static_cast<unsigned long long>(findings_.totals[rank].last_arrivals));
+      AppendFormat(&out_, "<td>%llu",
+                   static_cast<unsigned long long>(findings_.totals[rank].last_arrivals));
     }
     out_ += "</table></div>";
   }
@@ -393,11 +387,11 @@ class Page {
         ranks += (r == 0 ? "" : " ") + std::to_string(stage.ranks[r]);
       }
       if (stage.ranks.size() > kMost) ranks += " and more";
-      Print(&out_, "<tr><td>%zu<td>%s<td>%.3f ms<td>%.3f ms<td>%.3f ms<td>%.3f ms", i,
-            ranks.c_str(), stage.compute_s * 1e3, stage.bubble_s * 1e3, stage.due_s * 1e3,
-            stage.late_s * 1e3);
+      AppendFormat(&out_, "<tr><td>%zu<td>%s<td>%.3f ms<td>%.3f ms<td>%.3f ms<td>%.3f ms", i,
+                   ranks.c_str(), stage.compute_s * 1e3, stage.bubble_s * 1e3, stage.due_s * 1e3,
+                   stage.late_s * 1e3);
     }
-    Print(
+    AppendFormat(
         &out_,
         "</table><p>%llu micro-batches a step, %s with %llu chunk%s of layers a stage: each stage "
         "idles %.2f slots of %.3f ms, a micro-batch's forward and backward on the mean stage.</p>",
@@ -424,41 +418,45 @@ class Page {
       x.Show(std::clamp(row.flops / row.bytes, 1e-3, 1e6));
       y.Show(std::max(row.flops / row.seconds, peak * 1e-6));
     }
-    Print(&out_, "<h2>Operators against the roofs of %s</h2><svg width=\"%.0f\" height=\"%.0f\">",
-          roofline.roof.c_str(), w, h);
+    AppendFormat(&out_,
+                 "<h2>Operators against the roofs of %s</h2><svg width=\"%.0f\" height=\"%.0f\">",
+                 roofline.roof.c_str(), w, h);
     for (int decade = y.low; decade <= y.high; ++decade) {
       const double at = y.At(std::pow(10, decade));
-      Print(&out_,
-            "<path stroke=\"#e4e4e4\" d=\"M60 %.1f H%.0f\"/><text x=\"0\" y=\"%.1f\">%g "
-            "GF/s</text>",
-            at, w - 40, at + 4, std::pow(10, decade - 9));
+      AppendFormat(&out_,
+                   "<path stroke=\"#e4e4e4\" d=\"M60 %.1f H%.0f\"/><text x=\"0\" y=\"%.1f\">%g "
+                   "GF/s</text>",
+                   at, w - 40, at + 4, std::pow(10, decade - 9));
     }
     for (int decade = x.low; decade <= x.high; ++decade) {
       const double at = x.At(std::pow(10, decade));
-      Print(&out_,
-            "<path stroke=\"#e4e4e4\" d=\"M%.1f 20 V%.0f\"/><text x=\"%.1f\" "
-            "y=\"%.0f\">%g</text>",
-            at, h - 30, at - 6, h - 16, std::pow(10, decade));
+      AppendFormat(&out_,
+                   "<path stroke=\"#e4e4e4\" d=\"M%.1f 20 V%.0f\"/><text x=\"%.1f\" "
+                   "y=\"%.0f\">%g</text>",
+                   at, h - 30, at - 6, h - 16, std::pow(10, decade));
     }
     const double least = std::pow(10, x.low), most = std::pow(10, x.high);
-    Print(&out_, "<path fill=\"none\" stroke=\"#333\" d=\"M%.1f %.1f L%.1f %.1f L%.1f %.1f\"/>",
-          x.At(std::max(least, std::pow(10, y.low) / bandwidth)),
-          y.At(std::max(least * bandwidth, std::pow(10, y.low))), x.At(peak / bandwidth),
-          y.At(peak), x.At(most), y.At(peak));
+    AppendFormat(&out_,
+                 "<path fill=\"none\" stroke=\"#333\" d=\"M%.1f %.1f L%.1f %.1f L%.1f %.1f\"/>",
+                 x.At(std::max(least, std::pow(10, y.low) / bandwidth)),
+                 y.At(std::max(least * bandwidth, std::pow(10, y.low))), x.At(peak / bandwidth),
+                 y.At(peak), x.At(most), y.At(peak));
     for (const RooflineRow& row : roofline.rows) {
       if (row.flops <= 0) continue;
-      Print(&out_,
-            "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#2f6fb0\" fill-opacity=\".55\">"
-            "<title>",
-            x.At(row.flops / row.bytes), y.At(row.flops / row.seconds),
-            std::clamp(2 + std::log10(1 + row.seconds * 1e6), 2.0, 9.0));
+      AppendFormat(
+          &out_,
+          "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#2f6fb0\" fill-opacity=\".55\">"
+          "<title>",
+          x.At(row.flops / row.bytes), y.At(row.flops / row.seconds),
+          std::clamp(2 + std::log10(1 + row.seconds * 1e6), 2.0, 9.0));
       out_ += Escape(row.name + " " + row.shapes.substr(0, 120));
-      Print(&out_, ": %.4g GFLOP/s</title></circle>", row.flops / row.seconds / 1e9);
+      AppendFormat(&out_, ": %.4g GFLOP/s</title></circle>", row.flops / row.seconds / 1e9);
     }
-    Print(&out_,
-          "<text x=\"60\" y=\"%.0f\">FLOPs a byte</text><text x=\"64\" y=\"14\">FLOP/s; roof "
-          "%.4g GFLOP/s and %.4g GB/s</text></svg>",
-          h - 2, peak / 1e9, bandwidth / 1e9);
+    AppendFormat(
+        &out_,
+        "<text x=\"60\" y=\"%.0f\">FLOPs a byte</text><text x=\"64\" y=\"14\">FLOP/s; roof "
+        "%.4g GFLOP/s and %.4g GB/s</text></svg>",
+        h - 2, peak / 1e9, bandwidth / 1e9);
   }
 
   // What loses most against its roof.
@@ -466,7 +464,7 @@ class Page {
     if (roofline_.rows.empty()) return;
     const double runs =
         static_cast<double>(std::max<size_t>(findings_.steps, 1) * job_.ranks.size());
-    Print(
+    AppendFormat(
         &out_,
         "<h2>Operators by what they lose</h2><p>%.1f %% of the kernels' time has an operator with "
         "known shapes, and is at %.1f %% of what %s can.</p><table><tr><th>operator<th>shapes"
@@ -480,11 +478,12 @@ class Page {
               Escape(row.shapes.substr(0, std::min<size_t>(row.shapes.find('|'), 80)));
       const bool flops = row.flops > 0;
       const double amount = flops ? row.flops : row.bytes;
-      Print(&out_, "<td>%llu<td>%.3f ms<td>%.4g %s<td>%.4g %s (%.0f %%)<td>%s<td>%.3f ms",
-            static_cast<unsigned long long>(row.count), row.seconds * 1e3 / runs,
-            amount / row.seconds / 1e9, flops ? "GFLOP/s" : "GB/s",
-            amount / std::max(row.attainable_s, 1e-12) / 1e9, flops ? "GFLOP/s" : "GB/s",
-            100 * row.share(), row.by_compute ? "compute" : "memory", row.lost_s() * 1e3 / runs);
+      AppendFormat(&out_, "<td>%llu<td>%.3f ms<td>%.4g %s<td>%.4g %s (%.0f %%)<td>%s<td>%.3f ms",
+                   static_cast<unsigned long long>(row.count), row.seconds * 1e3 / runs,
+                   amount / row.seconds / 1e9, flops ? "GFLOP/s" : "GB/s",
+                   amount / std::max(row.attainable_s, 1e-12) / 1e9, flops ? "GFLOP/s" : "GB/s",
+                   100 * row.share(), row.by_compute ? "compute" : "memory",
+                   row.lost_s() * 1e3 / runs);
     }
     out_ += "</table>";
   }
@@ -515,8 +514,8 @@ class Page {
   void Table(std::span<const Finding> findings) {
     out_ += "<table><tr><th>cause<th>where<th>worth a step<th>evidence";
     for (const Finding& f : findings) {
-      Print(&out_, "<tr><td>%s<td>%s<td>%.3f ms<td>", std::string(ToString(f.cause)).c_str(),
-            Escape(f.subject).c_str(), f.seconds_per_step * 1e3);
+      AppendFormat(&out_, "<tr><td>%s<td>%s<td>%.3f ms<td>", std::string(ToString(f.cause)).c_str(),
+                   Escape(f.subject).c_str(), f.seconds_per_step * 1e3);
       out_ += Escape(f.evidence);
     }
     out_ += "</table>";

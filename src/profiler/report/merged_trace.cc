@@ -1,23 +1,14 @@
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <map>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "profiler/report/report.h"
 
 namespace longhaul::profiler {
 namespace {
-
-[[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  *out += text;
-}
 
 std::string Quoted(std::string_view raw) { return nlohmann::json(ToValidUtf8(raw)).dump(); }
 
@@ -65,28 +56,29 @@ class MergedTraceWriter {
   }
 
   void Thread(size_t rank, int lane, const std::string& name) {
-    Print(&text_,
-          "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,\"args\":{\"name\":"
-          "\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%lld,\"tid\":%d,"
-          "\"args\":{\"sort_index\":%d}},\n",
-          PidOf(rank), lane, name.c_str(), PidOf(rank), lane, lane);
+    AppendFormat(
+        &text_,
+        "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,\"args\":{\"name\":"
+        "\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%lld,\"tid\":%d,"
+        "\"args\":{\"sort_index\":%d}},\n",
+        PidOf(rank), lane, name.c_str(), PidOf(rank), lane, lane);
   }
 
   void Slice(size_t rank, int lane, std::string_view name, int64_t begin, int64_t end,
              const std::string& arguments = "") {
     text_ += "{\"ph\":\"X\",\"name\":" + Quoted(name);
-    Print(&text_, ",\"pid\":%lld,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", PidOf(rank), lane,
-          Time(begin), static_cast<double>(end - begin) / 1e3);
+    AppendFormat(&text_, ",\"pid\":%lld,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", PidOf(rank), lane,
+                 Time(begin), static_cast<double>(end - begin) / 1e3);
     text_ += arguments.empty() ? "},\n" : ",\"args\":{" + arguments + "}},\n";
   }
 
   void Rank(size_t r) {
     const RankSummary& rank = job_.ranks[r];
-    Print(&text_,
-          "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"args\":{\"name\":\"rank "
-          "%lld\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"args\":"
-          "{\"sort_index\":%lld}},\n",
-          PidOf(r), PidOf(r), PidOf(r), PidOf(r));
+    AppendFormat(&text_,
+                 "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"args\":{\"name\":\"rank "
+                 "%lld\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"args\":"
+                 "{\"sort_index\":%lld}},\n",
+                 PidOf(r), PidOf(r), PidOf(r), PidOf(r));
     Thread(r, kSteps, "steps");
     for (const Step& step : rank.steps) {
       Slice(r, kSteps, step.name, step.begin_ns, step.end_ns);
@@ -126,14 +118,15 @@ class MergedTraceWriter {
   std::string NotesOf(size_t rank, size_t i) const {
     const Collective& call = job_.ranks[rank].collectives[i];
     std::string notes = "\"group\":" + Quoted(job_.groups[job_.group_of[rank][call.group]].name);
-    Print(&notes, ",\"bytes\":%lld", static_cast<long long>(call.bytes));
+    AppendFormat(&notes, ",\"bytes\":%lld", static_cast<long long>(call.bytes));
     const int32_t place = job_.instance_of[rank][i];
     if (place < 0) return notes;
     const Instance& instance = job_.instances[static_cast<size_t>(place)];
-    Print(&notes, ",\"waited_us\":%.3f,\"wire_us\":%.3f,\"came_last\":%lld",
-          static_cast<double>(std::max<int64_t>(0, instance.last_arrival_ns - call.start_ns)) / 1e3,
-          static_cast<double>(instance.wire_ns()) / 1e3,
-          PidOf(instance.members[instance.last_member].rank));
+    AppendFormat(
+        &notes, ",\"waited_us\":%.3f,\"wire_us\":%.3f,\"came_last\":%lld",
+        static_cast<double>(std::max<int64_t>(0, instance.last_arrival_ns - call.start_ns)) / 1e3,
+        static_cast<double>(instance.wire_ns()) / 1e3,
+        PidOf(instance.members[instance.last_member].rank));
     return notes;
   }
 
@@ -168,10 +161,10 @@ class MergedTraceWriter {
     const auto empty = [this](const Member& m) { return CallOf(m).end_ns <= CallOf(m).start_ns; };
     if (end < begin || empty(from) || empty(to)) return;
     const auto half = [&](const char* phase, const Member& m, int64_t time) {
-      Print(&text_,
-            "{%s,\"id\":%zu,\"cat\":\"exchange\",\"name\":\"%s\",\"pid\":%lld,\"tid\":%d,"
-            "\"ts\":%.3f},\n",
-            phase, arrows_, name, PidOf(m.rank), lane_of_[m.rank][m.collective], Time(time));
+      AppendFormat(&text_,
+                   "{%s,\"id\":%zu,\"cat\":\"exchange\",\"name\":\"%s\",\"pid\":%lld,\"tid\":%d,"
+                   "\"ts\":%.3f},\n",
+                   phase, arrows_, name, PidOf(m.rank), lane_of_[m.rank][m.collective], Time(time));
     };
     ++arrows_;
     half("\"ph\":\"s\"", from, begin);

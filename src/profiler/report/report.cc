@@ -12,7 +12,7 @@
 namespace longhaul::profiler {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 [[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...) {
   char text[512];
@@ -194,16 +194,16 @@ std::string RooflineText(const ProfiledJob& job, const Findings& findings, const
   return text + "\n";
 }
 
-Json RooflineJson(const ProfiledJob& job, const Utilization& use) {
+OrderedJson RooflineJson(const ProfiledJob& job, const Utilization& use) {
   const Roofline roofline = RooflineOf(job, use.device);
-  Json json;
+  OrderedJson json;
   json["roof"] = roofline.roof;
   json["flops_per_s"] = roofline.flops_per_s;
   json["bytes_per_s"] = roofline.bytes_per_s;
   json["share_of_attainable"] = roofline.share();
   json["kernel_us"] = roofline.kernel_s * 1e6;
   json["counted_us"] = roofline.counted_s * 1e6;
-  json["operators"] = Json::array();
+  json["operators"] = OrderedJson::array();
   constexpr size_t kMost = 100;
   for (size_t i = 0; i < std::min(roofline.rows.size(), kMost); ++i) {
     const RooflineRow& row = roofline.rows[i];
@@ -219,8 +219,8 @@ Json RooflineJson(const ProfiledJob& job, const Utilization& use) {
   return json;
 }
 
-Json TotalsJson(const ProfiledJob& job, const RankTotals& totals) {
-  Json json;
+OrderedJson TotalsJson(const ProfiledJob& job, const RankTotals& totals) {
+  OrderedJson json;
   json["wall_us"] = static_cast<double>(totals.wall_ns) / 1e3;
   for (size_t s = 0; s < kSpentKinds; ++s) {
     json["spent_us"][std::string(ToString(static_cast<Spent>(s)))] =
@@ -232,7 +232,7 @@ Json TotalsJson(const ProfiledJob& job, const RankTotals& totals) {
   }
   for (size_t d = 0; d < kDimensions; ++d) {
     if (totals.wait_ns[d] + totals.wire_ns[d] + totals.hidden_ns[d] == 0) continue;
-    Json& row = json["communication_us"][std::string(ToString(static_cast<Dimension>(d)))];
+    OrderedJson& row = json["communication_us"][std::string(ToString(static_cast<Dimension>(d)))];
     row["exposed"] = static_cast<double>(totals.wait_ns[d] + totals.wire_ns[d]) / 1e3;
     if (totals.waiting_known(d)) {
       row["exposed_wait"] = static_cast<double>(totals.wait_ns[d]) / 1e3;
@@ -250,15 +250,15 @@ Json TotalsJson(const ProfiledJob& job, const RankTotals& totals) {
   return json;
 }
 
-Json RankJson(const RankSummary& rank) {
-  Json json;
+OrderedJson RankJson(const RankSummary& rank) {
+  OrderedJson json;
   json["rank"] = rank.metadata.rank;
   json["file"] = ToValidUtf8(rank.path);
   json["steps"] = rank.steps.size();
   json["trace_memory_bytes"] = rank.trace_memory_bytes;
   json["json_bytes"] = rank.report.json_bytes;
   json["damages"] = rank.report.damages;
-  json["damaged_at"] = Json::array();
+  json["damaged_at"] = OrderedJson::array();
   for (const Damage& damage : rank.report.kept) {
     json["damaged_at"].push_back(
         {{"byte", damage.byte}, {"line", damage.line}, {"what", ToValidUtf8(damage.what)}});
@@ -357,8 +357,9 @@ std::string SummaryText(const ProfiledJob& job, const Findings& findings,
   return text + Quality(job);
 }
 
-Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOptions& options) {
-  Json json;
+OrderedJson ReportJson(const ProfiledJob& job, const Findings& findings,
+                       const ReportOptions& options) {
+  OrderedJson json;
   const Utilization use = UtilizationOf(job, findings, options);
   json["step_ms"] = findings.step_s * 1e3;
   json["replayed_step_ms"] = findings.replayed_step_s * 1e3;
@@ -367,7 +368,7 @@ Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOp
   if (use.mfu > 0) json["mfu"] = use.mfu;
   if (use.hfu > 0) json["hfu"] = use.hfu;
   json["kernels_traced"] = HasKernels(job);
-  json["findings"] = Json::array();
+  json["findings"] = OrderedJson::array();
   for (const Finding& f : findings.findings) {
     json["findings"].push_back({{"cause", ToString(f.cause)},
                                 {"subject", f.subject},
@@ -388,7 +389,7 @@ Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOp
   json["clocks"]["causality_violations"] = job.clocks.causality_violations;
   json["collectives"] = {{"matched", job.matched}, {"unmatched", job.unmatched}};
   json["missing_ranks"] = job.missing_ranks;
-  json["warnings"] = Json::array();
+  json["warnings"] = OrderedJson::array();
   for (const std::string& warning : job.warnings) json["warnings"].push_back(ToValidUtf8(warning));
   for (size_t i = 0; i < findings.pipeline.stages.size(); ++i) {
     const Pipeline::Stage& stage = findings.pipeline.stages[i];
@@ -419,7 +420,7 @@ Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOp
   }
   json["roofline"] = RooflineJson(job, use);
   for (size_t i = 0; i < job.ranks.size(); ++i) {
-    Json rank = RankJson(job.ranks[i]);
+    OrderedJson rank = RankJson(job.ranks[i]);
     rank["ledger"] = TotalsJson(job, findings.totals[i]);
     json["ranks"].push_back(std::move(rank));
   }

@@ -10,7 +10,7 @@ namespace longhaul::profiler {
 namespace {
 
 // An operator that takes less of the time is not believed: one that hands a view on moves nothing.
-constexpr double kNotable = 0.01;
+constexpr double kNotableShare = 0.01;
 
 double PeakOf(const spec::Device& device, double element_bytes) {
   const double half = device.half.count();
@@ -58,7 +58,7 @@ Roofline RooflineOf(const ProfiledJob& job, const std::optional<spec::Device>& d
     double all_s = 0;
     for (const RooflineRow& row : roofline.rows) all_s += row.seconds;
     for (const RooflineRow& row : roofline.rows) {
-      if (row.seconds < kNotable * all_s) continue;
+      if (row.seconds < kNotableShare * all_s) continue;
       roofline.flops_per_s = std::max(roofline.flops_per_s, row.flops / row.seconds);
       roofline.bytes_per_s = std::max(roofline.bytes_per_s, row.bytes / row.seconds);
     }

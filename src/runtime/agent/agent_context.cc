@@ -13,6 +13,21 @@ void AgentContext::ReportAt(proto::Event event, Instant at) {
   outbox.Add(std::move(event));
 }
 
+void AgentContext::OpenStore(AgentJob& job, const proto::OpenStore& command) {
+  // The built-in trainer has no Python, and a job of an older controller states the version.
+  const proto::Workload& workload = command.workload();
+  if (workload.command().empty() || !workload.torch_version().empty()) {
+    job.torch_version = workload.torch_version();
+  }
+  const JobId id(command.job_id());
+  if (job.torch_version.has_value()) {
+    effects.push_back(OpenStoreAt{id, command.attempt(), command.world(), *job.torch_version});
+    return;
+  }
+  if (!job.opening.has_value()) effects.push_back(FindTorch{id, workload});
+  job.opening = command;
+}
+
 Attempt* AgentContext::FindAttempt(const WorkerId& worker) {
   AgentJob* job = FindJob(worker.job);
   if (job == nullptr) return nullptr;

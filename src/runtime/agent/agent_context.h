@@ -27,6 +27,10 @@ class AgentContext {
   void Report(proto::Event event) { ReportAt(std::move(event), now); }
   void ReportAt(proto::Event event, Instant at);
 
+  // Opens the store of an attempt, once the version of PyTorch of the job's command is known. That
+  // is looked for once a job.
+  void OpenStore(AgentJob& job, const proto::OpenStore& command);
+
   AgentJob* FindJob(const JobId& id) {
     const auto found = jobs.find(id);
     return found == jobs.end() ? nullptr : &found->second;

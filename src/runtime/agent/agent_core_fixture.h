@@ -105,4 +105,11 @@ inline std::string Kinds(const std::vector<proto::Event>& events) {
   return kinds;
 }
 
+// An agent whose first events the controller has.
+inline AgentHarness Connect(AgentHarness agent = {}) {
+  agent.Step(Connected{0});
+  agent.TakeSent();
+  return agent;
+}
+
 }  // namespace longhaul::runtime

@@ -11,20 +11,6 @@ namespace {
 
 using std::chrono::seconds;
 
-AgentHarness Connect(AgentHarness agent = {}) {
-  agent.Step(Connected{0});
-  agent.TakeSent();
-  return agent;
-}
-
-proto::Command StoreCommand(uint64_t attempt) {
-  proto::Command command;
-  command.mutable_open_store()->set_job_id(kTestJob.value());
-  command.mutable_open_store()->set_attempt(attempt);
-  command.mutable_open_store()->set_world(4);
-  return command;
-}
-
 proto::Command FaultCommand(proto::PlannedFault::Kind kind, uint64_t attempt, uint32_t target) {
   proto::Command command;
   proto::InjectFault& inject = *command.mutable_inject_fault();
@@ -86,34 +72,6 @@ TEST(AgentCoreLink, ResendsWhatIsNotLoggedThenJoinsAgain) {
   EXPECT_EQ(sent.back().sequence(), 4u);
   EXPECT_EQ(sent.back().incarnation(), 7u);
   EXPECT_EQ(sent.back().node(), "node-1");
-}
-
-// -- stores
-
-TEST(AgentCoreStore, OpensAFreshOneAndClosesThoseBelow) {
-  AgentHarness agent = Connect();
-  const auto effects = agent.Give(StoreCommand(2));
-  ASSERT_EQ(Only<OpenStoreAt>(effects).size(), 1u);
-  EXPECT_EQ(Only<OpenStoreAt>(effects)[0].attempt, 2u);
-  EXPECT_EQ(Only<CloseStores>(effects)[0].below_attempt, 2u);
-  agent.Step(StoreListening{kTestJob, 2, 4711, ""});
-  EXPECT_EQ(agent.TakeSent().back().store_opened().port(), 4711u);
-}
-
-TEST(AgentCoreStore, IgnoresRepetitionsAndLowerAttempts) {
-  AgentHarness agent = Connect();
-  agent.Give(StoreCommand(2));
-  EXPECT_TRUE(agent.Give(StoreCommand(2)).empty());
-  EXPECT_TRUE(agent.Give(StoreCommand(1)).empty());
-}
-
-TEST(AgentCoreStore, AFailureIsAFailedStart) {
-  AgentHarness agent = Connect();
-  agent.Give(StoreCommand(1));
-  agent.Step(StoreListening{kTestJob, 1, 0, "no such address"});
-  const std::vector<proto::Event> sent = agent.TakeSent();
-  ASSERT_EQ(Kinds(sent), "workers_failed_to_start");
-  EXPECT_NE(sent[0].workers_failed_to_start().reason().find("no such address"), std::string::npos);
 }
 
 // -- starting
@@ -224,6 +182,17 @@ TEST(AgentCoreEnd, AWorkerThatDiesByItselfWasNotAsked) {
   EXPECT_EQ(sent[0].worker_exited().error_at_ns(), 5);
   EXPECT_FALSE(sent[0].worker_exited().asked());
   EXPECT_TRUE(agent.End(1, 1).empty()) << "twice";
+}
+
+TEST(AgentCoreEnd, AWorkerThatALimitHasEndedCarriesTheLimit) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerGone{WorkerOf(1, 1), -1, SIGKILL, "", 0, "too many processes", true});
+  const std::vector<proto::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_exited");
+  EXPECT_EQ(sent[0].worker_exited().reached_limit(), "too many processes");
+  EXPECT_TRUE(sent[0].worker_exited().ends_job());
 }
 
 TEST(AgentCoreEnd, KillWithGraceTerminatesFirstAndKillsAtItsEnd) {

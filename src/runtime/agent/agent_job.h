@@ -56,7 +56,8 @@ struct Attempt {
 };
 
 // The outcome of writing a snapshot's pieces to disk. Each snapshot is written once. One that
-// failed is tried once more when the workers have ended, because no newer one will follow.
+// failed is tried once more when it is ordered again, and when the workers have ended, because no
+// newer one will follow.
 struct DiskWrite {
   bool saved = false;
   std::vector<uint32_t> ranks;  // that were written
@@ -66,6 +67,8 @@ struct AgentJob {
   uint64_t highest_attempt = 0;              // in any command
   uint64_t opened_store = 0;                 // the attempt of the newest
   std::optional<proto::OpenStore> fetching;  // the store opens after its checkpoint is fetched
+  std::optional<proto::OpenStore> opening;   // the store opens after `torch_version` is found
+  std::optional<std::string> torch_version;  // of the job's command; none: not looked for yet
   uint64_t started_attempt = 0;              // the highest one of StartWorkers
   uint64_t killed_attempt = 0;               // a command ended all workers up to here
   uint64_t closed_attempt = 0;               // the highest one reported as closed

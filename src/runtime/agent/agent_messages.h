@@ -48,6 +48,11 @@ struct EventsAcknowledged {
   uint64_t sequence = 0;
 };
 
+// Answers FindTorch.
+struct TorchFound {
+  JobId job;
+  std::string version;  // empty: none, or unknown
+};
 // Answers OpenStoreAt with a port or an error.
 struct StoreListening {
   JobId job;
@@ -70,6 +75,8 @@ struct WorkerGone {
   int signal = 0;
   std::string message;
   int64_t error_at_ns = 0;
+  std::string reached_limit = {};  // of the job, which ended it; empty: none
+  bool ends_job = false;           // with it: a restart would reach it again
 };
 
 // Reports of workers, through the worker API or in their output.
@@ -215,8 +222,8 @@ struct ShutDownAsked {
 };
 
 using AgentInput =
-    std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, StoreListening,
-                 WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed,
+    std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, TorchFound,
+                 StoreListening, WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed,
                  WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed, WorkerResultText,
                  WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted, ManifestWritten,
                  CheckpointsMissing, CheckpointCopied, CheckpointFetched, CopiesSent, ProbedWorkers,
@@ -227,6 +234,11 @@ using AgentInput =
 // Sends to the controller, in order. Only while connected.
 struct Send {
   proto::FromAgent message;
+};
+// Finds the version of PyTorch that the job's command would import. Answer: TorchFound.
+struct FindTorch {
+  JobId job;
+  proto::Workload workload;
 };
 // Opens a new, empty store. Answer: StoreListening.
 struct OpenStoreAt {
@@ -314,8 +326,8 @@ struct KillNode {
   bool memory_too = false;  // also loses the memory of its snapshots
 };
 
-using AgentEffect = std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
-                                 PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies,
-                                 SendInterval, ProbeWorkersNow, DropJob, KillNode>;
+using AgentEffect = std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker,
+                                 SignalWorker, PersistPieces, WriteManifest, CopyOut, FetchBack,
+                                 SendCopies, SendInterval, ProbeWorkersNow, DropJob, KillNode>;
 
 }  // namespace longhaul::runtime

@@ -118,6 +118,14 @@ TEST_F(AgentPersist, ANamedOneThatFailedIsTriedOnceMoreWhenTheWorkersHaveEnded) 
   EXPECT_EQ(Written(agent_.End(1, 3)), 10u);
 }
 
+TEST_F(AgentPersist, ANamedOneThatFailedIsTriedOnceMoreWhenItIsNamedAgain) {
+  Seal(10);
+  agent_.Give(PersistCommand(1, 10));
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 0u) << "it is being written";
+  EXPECT_EQ(Written(agent_.Step(Persisted(10, "disk full"))), 0u);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 10u);
+}
+
 // Another node writes what rank 3 holds too.
 TEST_F(AgentPersist, WritesTheRanksThatAreOrdered) {
   Seal(10);

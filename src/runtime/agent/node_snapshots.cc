@@ -151,6 +151,7 @@ void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   if (own.empty() || !among(own)) {
     return ReportUnsaved(id, snapshot, "another node was to write it", true);
   }
+  if (job->persisting != snapshot) job->writes.erase(snapshot);  // it failed: once more
   job->ordered = snapshot;
   job->ordered_ranks = ranks;
   MaybePersist(id, *job);

@@ -12,7 +12,7 @@ namespace {
 // repeated by later, newer ones.
 bool IsProgress(const proto::Event& event) {
   return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
-         event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();
+         event.has_workers_probed() || event.has_worker_waits();
 }
 
 // A report with a validation loss stays separate: the loss belongs to its last step, and a merged
@@ -47,7 +47,9 @@ void MergeInto(proto::StepReported& earlier, const proto::StepReported& later) {
 
 void Outbox::Add(proto::Event event) {
   if (event.has_step_reported() && MergeStep(event)) return;
-  if (events_.size() >= kOutboxLimit && IsProgress(event)) return;
+  // No later report repeats a worker's result, but a worker may send any number of them.
+  const size_t limit = event.has_worker_result() ? 2 * kOutboxLimit : kOutboxLimit;
+  if (events_.size() >= limit && (IsProgress(event) || event.has_worker_result())) return;
   event.set_sequence(++last_sequence_);
   events_.push_back(std::move(event));
 }

@@ -3,7 +3,7 @@
 // A controller that is killed and restarted loses no event. From kOutboxMergeFrom waiting events
 // on, unsent reports of consecutive steps of an attempt are merged into one: this drops the losses
 // of single steps, but not their count and time. Above kOutboxLimit, only events that change what
-// the controller stores about processes are added.
+// the controller stores about processes are added, and results of workers up to twice as many.
 #pragma once
 
 #include <cstddef>

@@ -130,5 +130,16 @@ TEST(Outbox, StaysBoundedAndLosesNeitherStepsNorDeaths) {
   EXPECT_TRUE(outbox.CheckInvariants().ok());
 }
 
+TEST(Outbox, KeepsTheResultOfAWorkerBehindAHundredThousandReports) {
+  Outbox outbox(/*merge_from=*/0);
+  for (size_t i = 0; i < kOutboxLimit; ++i) outbox.Add(Steps(2 * i + 1, 2 * i + 1));
+  proto::Event result;
+  result.mutable_worker_result()->set_json("{}");
+  outbox.Add(result);
+  EXPECT_EQ(outbox.size(), kOutboxLimit + 1);
+  for (size_t i = 0; i < kOutboxLimit; ++i) outbox.Add(result);
+  EXPECT_EQ(outbox.size(), 2 * kOutboxLimit) << "however many a worker sends";
+}
+
 }  // namespace
 }  // namespace longhaul::runtime

@@ -71,8 +71,7 @@ void SecondTier::Take(const CheckpointFetched& fact) {
   if (!fact.error.empty()) {
     return ReportUncopied(fact.job, {fact.attempt, open.fetch().step()}, fact.error, true);
   }
-  context_.effects.push_back(
-      OpenStoreAt{fact.job, fact.attempt, open.world(), open.torch_version()});
+  context_.OpenStore(*job, open);
 }
 
 }  // namespace longhaul::runtime::agent

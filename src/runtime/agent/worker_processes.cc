@@ -40,8 +40,17 @@ void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
                   std::make_shared<const proto::StartWorkers>(std::move(start))});
     return;
   }
-  context_.effects.push_back(
-      OpenStoreAt{id, command.attempt(), command.world(), command.torch_version()});
+  context_.OpenStore(job, command);
+}
+
+void WorkerProcesses::Take(const TorchFound& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  if (job == nullptr || job->torch_version.has_value()) return;
+  job->torch_version = fact.version;
+  // The newest attempt's: it may have replaced the one for which the version was looked for.
+  const auto command = std::exchange(job->opening, std::nullopt);
+  if (!command.has_value() || context_.shutting_down) return;
+  if (command->attempt() == job->highest_attempt) context_.OpenStore(*job, *command);
 }
 
 void WorkerProcesses::Take(const StoreListening& fact) {
@@ -57,6 +66,7 @@ void WorkerProcesses::Take(const StoreListening& fact) {
   opened.set_job_id(fact.job.value());
   opened.set_attempt(fact.attempt);
   opened.set_port(fact.port);
+  opened.set_torch_version(job->torch_version.value_or(""));
   context_.Report(std::move(event));
 }
 
@@ -288,6 +298,8 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   exited.set_signal(fact.signal);
   exited.set_message(ToValidUtf8(fact.message));
   exited.set_error_at_ns(fact.error_at_ns);
+  exited.set_reached_limit(fact.reached_limit);
+  exited.set_ends_job(fact.ends_job);
   // An exit that this agent caused is no fault.
   exited.set_asked(worker.asked);
   context_.Report(std::move(event));

@@ -258,6 +258,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return hangs.OnWorkersProbed(event);
     case proto::Event::kWorkerSilent:
       return hangs.OnWorkerSilent(event);
+    case proto::Event::kLogLimited:
+      return faults.OnLogLimited(event);
     case proto::Event::kWorkerWaits:
       return hangs.OnWorkerWaits(event);
     case proto::Event::kWorkerResult:

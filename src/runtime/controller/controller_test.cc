@@ -178,17 +178,38 @@ TEST(Controller, StopsAJobThatFailsAgainAndAgainWithoutAStep) {
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("worker 0 exited with code 1"));
 }
 
+TEST(Controller, TellsAllNodesTheVersionOfPyTorchThatTheFirstOneFound) {
+  const std::pair<std::string, std::string> kRows[] = {
+      {"2.1.0", "2.1.0"}, {"", ""}, {"2.1 and more\n", ""}, {std::string(1000, '2'), ""}};
+  for (const auto& [found, want] : kRows) {
+    proto::Job command = TwoByTwo();
+    command.mutable_workload()->set_built_in(false);
+    command.mutable_workload()->add_command("python3");
+    Cluster cluster;
+    cluster.Join("node-1");
+    cluster.Join("node-2");
+    cluster.Submit(command);
+    EXPECT_EQ(cluster.Last("node-1", proto::Command::kOpenStore).open_store().workload().command(0),
+              "python3");
+    proto::StoreOpened opened;
+    opened.set_job_id("gpt-1");
+    opened.set_attempt(cluster.Job().attempt());
+    opened.set_port(4000);
+    opened.set_torch_version(found);
+    cluster.Report("node-1", &proto::Event::mutable_store_opened, opened);
+    const proto::Command start = cluster.Last("node-2", proto::Command::kStartWorkers);
+    EXPECT_EQ(start.start_workers().job().workload().torch_version(), want);
+  }
+}
+
 // It never reports a step; to have run for long is all that speaks for it.
 TEST(Controller, CountsACommandThatLastedAsProgress) {
   proto::Job command = TwoByTwo();
   command.mutable_workload()->set_built_in(false);
-  command.mutable_workload()->set_torch_version("2.1.0");
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
   cluster.Submit(command);
-  EXPECT_EQ(cluster.Last("node-1", proto::Command::kOpenStore).open_store().torch_version(),
-            "2.1.0");
   cluster.Start();
   for (int i = 0; i < 8; ++i) {
     cluster.TickUntil(cluster.now + std::chrono::minutes(11));

@@ -220,13 +220,14 @@ TEST_F(ControllerPersist, AFailureOfAnOlderSnapshotIsNoReasonAtTheEnd) {
   EXPECT_EQ(Reason().find("disk full"), std::string::npos) << Reason();
 }
 
-// The agent tries once more when its workers have ended.
+// No newer one will follow, so it is ordered once more.
 TEST_F(ControllerPersist, AFailureThatPassesIsNoReasonAtTheEnd) {
   SealAll(10);
   Persist("node-1", 10);
   Fail("node-2", 10, false);
   EndWell();
   ASSERT_FALSE(IsTerminal(State())) << Reason();
+  EXPECT_EQ(PersistCommands(), "node-1:10.e1 node-2:10.e1 node-2:10.e1 ");
   Persist("node-2", 10);
   EXPECT_EQ(granted_, 10u);
   Commit(10);
@@ -242,6 +243,28 @@ TEST_F(ControllerPersist, ALastFailureOfTheNewestIsTheReasonAtOnce) {
   Fail("node-2", 10, false);
   EXPECT_EQ(State(), proto::FAILED);
   EXPECT_NE(Reason().find("step 10, is not on disk: disk full"), std::string::npos) << Reason();
+}
+
+TEST_F(ControllerPersist, AStepThatIsNoLongerInMemoryIsNotAwaitedAtTheEnd) {
+  SealAll(10);
+  Persist("node-2", 10);
+  Fail("node-1", 10, /*overtaken=*/true);
+  EndWell();
+  ASSERT_FALSE(IsTerminal(State())) << "it is ordered once more: " << Reason();
+  Fail("node-1", 10, /*overtaken=*/true);
+  EXPECT_EQ(State(), proto::FAILED);
+  EXPECT_NE(Reason().find("step 10, is not on disk: disk full"), std::string::npos) << Reason();
+}
+
+// An arena has three slots.
+TEST_F(ControllerPersist, AStepThatANodeHasOverwrittenWhenTheOtherHasItIsNotAwaitedAtTheEnd) {
+  for (uint64_t step = 10; step <= 20; ++step) Seal("node-2", step);
+  Seal("node-1", 10);
+  EXPECT_EQ(PersistCommands(), "");
+  EndWell();
+  EXPECT_EQ(State(), proto::FAILED);
+  EXPECT_NE(Reason().find("step 10, is not on disk: it is not in the memory of"), std::string::npos)
+      << Reason();
 }
 
 TEST_F(ControllerPersist, AManifestThatCanNotBeWrittenIsTheReasonAtOnce) {

@@ -12,6 +12,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is read as i
 constexpr uint32_t kHelloMagic = 0x3C85F7CE;
 constexpr std::string_view kHello("\x00\xCE\xF7\x85\x3C", 5);  // VALIDATE and its magic number
 constexpr uint64_t kTextOverheadBytes = sizeof(std::string);
+constexpr size_t kLongestVersion = 40;
 constexpr size_t kKeptCapacityBytes = 64 * 1024;  // of an idle connection's buffer
 
 using enum StoreOperation;
@@ -86,6 +87,11 @@ Status TooMany(const char* what, uint64_t value, uint64_t limit) {
 }
 
 }  // namespace
+
+bool IsTorchVersion(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestVersion && text[0] >= '0' && text[0] <= '9' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
 
 StoreDialect DialectOfTorch(std::string_view version) {
   // Later ones announce themselves, so that a wrong guess does no harm.

@@ -24,6 +24,10 @@ enum class StoreDialect {
   kTorch2,   // 2.2 and later
 };
 
+// Whether the text may be a version of PyTorch: at most 40 printable characters that begin with a
+// digit.
+bool IsTorchVersion(std::string_view text);
+
 // The dialect of a PyTorch's clients by its version ("2.1.2+cu118"); the oldest when unknown.
 StoreDialect DialectOfTorch(std::string_view version);
 

@@ -12,7 +12,7 @@ namespace {
 // What an entry, a queue's value or an awaited key costs beside its own bytes: nodes, buckets and
 // string headers, rounded up.
 constexpr uint64_t kEntryOverheadBytes = 192;
-constexpr size_t kKeptCapacityBytes = 64 * 1024;  // of an idle connection's buffer
+constexpr size_t kKeptOutputBytes = 64 * 1024;  // of an idle connection's buffer
 
 constexpr uint8_t kReady = 0;     // CHECK
 constexpr uint8_t kNotReady = 1;  // CHECK
@@ -76,7 +76,7 @@ void TcpStore::Consume(ConnectionId id, size_t bytes) {
   Release(bytes);
   if (connection.sent_bytes < connection.output.size()) return;
   connection.output.clear();
-  if (connection.output.capacity() > kKeptCapacityBytes) connection.output.shrink_to_fit();
+  if (connection.output.capacity() > kKeptOutputBytes) connection.output.shrink_to_fit();
   connection.sent_bytes = 0;
   with_output_.erase(id);
 }

@@ -80,6 +80,17 @@ TEST(TcpStore, KnowsTheDialectOfAVersion) {
   }
 }
 
+TEST(TcpStore, RefusesAsAVersionWhatNoPyTorchHas) {
+  for (const char* version : {"1.13.0", "2.1.2+cu118", "2.4.0a0+git12"}) {
+    EXPECT_TRUE(IsTorchVersion(version)) << version;
+  }
+  for (const std::string& version :
+       {std::string(), std::string("v2"), std::string("2.4 beta"), std::string("2.\xc3\xa9"),
+        std::string("2\n"), std::string(41, '2')}) {
+    EXPECT_FALSE(IsTorchVersion(version)) << version;
+  }
+}
+
 TEST(TcpStore, UnderstandsTheBytesOfARealClient) {
   TcpStore store(StoreDialect::kTorch1);
   const TcpStore::ConnectionId id = store.Open();

@@ -83,6 +83,10 @@ void SimNodes::Carry(size_t index, AgentEffect effect) {
   const uint64_t life = world_.nodes[index].life;
   if (auto* send = std::get_if<Send>(&effect)) {
     host_.ToController(index, std::move(send->message));
+  } else if (const auto* find = std::get_if<FindTorch>(&effect)) {
+    world_.queue.After(std::chrono::milliseconds(1), [this, index, life, job = find->job] {
+      if (world_.nodes[index].life == life) Input(index, TorchFound{job, ""});
+    });
   } else if (const auto* open = std::get_if<OpenStoreAt>(&effect)) {
     const uint32_t port = 20'000 + static_cast<uint32_t>(open->attempt % 40'000);
     world_.queue.After(std::chrono::milliseconds(1), [this, index, life, order = *open, port] {

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "base/text.h"
-#include "scheduler/internal/make_room.h"
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/quota_check.h"
+#include "scheduler/internal/room/make_room.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -192,20 +192,10 @@ class Fixer {
     return change;
   }
 
-  // Devices that are out of order: what tasks hold of them and what is free is less than a whole.
   std::vector<uint32_t> BrokenDevices(NodeIndex node) const {
-    std::array<int32_t, spec::kMaxDevices> sum{};
-    for (TaskSlot slot = state_.resources.newest_task(node); slot != kNoTask;
-         slot = state_.resources.task(slot).older) {
-      const TaskRecord& task = state_.resources.task(slot);
-      const Shape& shape = state_.resources.shape(task.shape);
-      for (uint32_t d = 0; d < spec::kMaxDevices; ++d) {
-        if ((task.gpus >> d & 1) != 0) sum[d] += shape.gpus > 0 ? kWholeGpu : shape.share;
-      }
-    }
     std::vector<uint32_t> broken;
     for (uint32_t d = 0; d < state_.resources.node(node).devices; ++d) {
-      if (sum[d] + state_.resources.node(node).free_share[d] < kWholeGpu) broken.push_back(d);
+      if ((state_.resources.node(node).unhealthy >> d & 1) != 0) broken.push_back(d);
     }
     return broken;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -120,13 +121,13 @@ bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request,
   }
   for (NodeIndex node = 0; node < state.resources.size(); ++node) {
     for (uint32_t device = 0; device < state.resources.node(node).devices; ++device) {
-      if (state.resources.node(node).free_share[device] < kWholeGpu) {
-        state.resources.SetDeviceHealthy(node, device, true);
-      }
+      state.resources.SetDeviceHealthy(node, device, true);
     }
+    state.resources.SetUse(node, {});
     if (!state.resources.node(node).ready())
       state.resources.SetCondition(node, NodeCondition::kReady);
   }
+  const auto links = std::exchange(state.links, {});  // that failed may work again, too
   JobEntry job;
   job.number = state.next_job;
   job.request = std::make_shared<const JobRequest>(request);
@@ -140,6 +141,7 @@ bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request,
   // Whatever the quotas leave now.
   if (models.empty()) bounds.models.assign(request.groups.size(), kAnyModel);
   const bool fits = placer.Place(state, job, counts, bounds, Admit::kReady, placed);
+  state.links = links;
   state.resources.RollBack(before);
   return fits;
 }

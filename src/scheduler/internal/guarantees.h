@@ -1,7 +1,7 @@
 // The check that no job waits for what the guarantee of its queue gives it.
 //
 // It repeats the rule of reclaim, on GPUs alone, and tries it out in a round on a copy. It shares
-// no code with the choice of victims (internal/make_room.h).
+// no code with the choice of victims (internal/room/make_room.h).
 #pragma once
 
 #include "base/status.h"

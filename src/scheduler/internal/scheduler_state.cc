@@ -44,6 +44,7 @@ std::string LineKey(const JobEntry& job, int length_bucket, bool by_owner) {
     add(group.rail_aligned);
     add(group.one_model);
   }
+  if (!request.preempts) key += "preempts nobody,";
   if (by_owner) key += "owner " + request.owner;
   return key;
 }

@@ -76,7 +76,9 @@ class Taker {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr) return;
     if (job->placed) {
-      state_.durations.Observe(state_.LikenessOf(*job), job->ran + state_.Elapsed(*job));
+      if (event.observed) {
+        state_.durations.Observe(state_.LikenessOf(*job), job->ran + state_.Elapsed(*job));
+      }
       state_.Release(*job);
     } else {
       state_.Dequeue(*job);
@@ -189,6 +191,24 @@ class Taker {
       }
     }
     state_.resources.SetDeviceHealthy(*node, event.device, event.healthy);
+    state_.resources.Commit();
+  }
+
+  // Amounts that no node has count as so much that nothing is free.
+  void operator()(const NodeShared& event) {
+    const auto node = state_.topology->Find(event.node);
+    if (!node) return;
+    static constexpr int64_t kMost = int64_t{1} << 30;
+    const auto amount = [](int64_t of) {
+      return static_cast<int32_t>(std::clamp<int64_t>(of, 0, kMost));
+    };
+    NodeUse use;
+    use.cpu_milli = amount(event.cpu_milli);
+    use.memory_mib = amount(event.memory_mib);
+    for (size_t i = 0; i < use.counted.size(); ++i) use.counted[i] = amount(event.counted[i]);
+    use.gpus = state_.resources.ChooseForOthers(*node, amount(event.devices),
+                                                state_.resources.use(*node).gpus);
+    state_.resources.SetUse(*node, use);
     state_.resources.Commit();
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "scheduler/state/recount.h"
 
 namespace longhaul::scheduler {
 
@@ -50,27 +51,6 @@ uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
     bound(node.free_counted[i], shape.counted[i]);
   }
   return slots;
-}
-
-// The node as it is when nothing runs on it. Marks of unhealthy devices are not part of it: it
-// answers what the hardware could hold.
-NodeState EmptyNode(const spec::Topology& topology, NodeIndex index, GroupIndex group) {
-  const spec::NodeKind& kind = topology.kind_of(index);
-  NodeState node;
-  node.group = group;
-  node.condition = topology.node(index).condition;
-  node.devices = static_cast<uint8_t>(kind.devices.size());
-  node.free_cpu_milli = static_cast<int32_t>(kind.cpu_milli);
-  node.free_memory_mib = static_cast<int32_t>(kind.memory_mib);
-  for (size_t i = 0; i < kind.counted.size(); ++i) {
-    node.free_counted[i] = static_cast<int32_t>(kind.counted[i]);
-  }
-  for (size_t i = 0; i < kind.devices.size(); ++i) {
-    node.free_share[i] = kWholeGpu;
-    node.free_gpu_memory_mib[i] = static_cast<int32_t>(topology.models()[kind.model].memory_mib);
-  }
-  node.free_gpus = static_cast<GpuMask>((1u << node.devices) - 1);
-  return node;
 }
 
 // The lowest `count` bits of `mask`.
@@ -128,8 +108,9 @@ State::State(const spec::Topology& topology, bool verify)
   InitGroups();
   newest_task_.assign(size(), kNoTask);
   health_.assign(size(), 1'000);
-  levels_ = Counted(false);
-  groupings_ = Counted(true);
+  uses_.resize(size());
+  levels_ = CountDomains(topology, nodes_, Forest::kNetwork);
+  groupings_ = CountDomains(topology, nodes_, Forest::kGroupings);
 }
 
 // A group is a pair of device model and node class, all that `Allows` depends on; a shape is
@@ -397,6 +378,51 @@ void State::SetHealth(NodeIndex node, uint16_t thousandths) {
   changed_[changes_++ % kKeptChanges] = node;
 }
 
+GpuMask State::ChooseForOthers(NodeIndex index, int64_t devices, GpuMask kept) const {
+  const NodeState& node = nodes_[index];
+  uint32_t held = 0;
+  for (TaskSlot slot = newest_task_[index]; slot != kNoTask; slot = task(slot).older) {
+    held |= task(slot).gpus;
+  }
+  const uint32_t there = ((1u << node.devices) - 1) & ~held;
+  GpuMask chosen = 0;
+  for (const uint32_t among : {there & kept, there & ~uint32_t{node.unhealthy}, there}) {
+    for (uint32_t d = 0; d < node.devices && CountGpus(chosen) < devices; ++d) {
+      chosen = static_cast<GpuMask>(chosen | (among & 1u << d));
+    }
+  }
+  return chosen;
+}
+
+// Replaces what others used before.
+void State::ApplyUse(NodeIndex index, const NodeUse& use) {
+  NodeState& node = nodes_[index];
+  const Contribution before = ContributionOf(node);
+  const NodeUse old = std::exchange(uses_[index], use);
+  node.free_cpu_milli += old.cpu_milli - use.cpu_milli;
+  node.free_memory_mib += old.memory_mib - use.memory_mib;
+  for (size_t i = 0; i < use.counted.size(); ++i) {
+    node.free_counted[i] += old.counted[i] - use.counted[i];
+  }
+  for (uint32_t d = 0; d < node.devices; ++d) {
+    const int was = old.gpus >> d & 1, is = use.gpus >> d & 1;
+    if (was == is) continue;
+    const auto bit = static_cast<GpuMask>(1u << d);
+    auto& share = node.free_share[d];
+    share = static_cast<int16_t>(share + (was - is) * kWholeGpu);
+    node.free_gpus =
+        static_cast<GpuMask>(share == kWholeGpu ? node.free_gpus | bit : node.free_gpus & ~bit);
+  }
+  Changed(index, before);
+}
+
+void State::SetUse(NodeIndex node, const NodeUse& use) {
+  if (uses_[node] == use) return;
+  log_.Append({Inverse::Kind::kUse, false, 0, {}, node, kNoTask});
+  replaced_.push_back(uses_[node]);
+  ApplyUse(node, use);
+}
+
 // Requires that the changes are undone in reverse order: a slot or record at the end of its list is
 // then the one that the change put there.
 void State::Undo(const Inverse& inverse) {
@@ -430,6 +456,10 @@ void State::Undo(const Inverse& inverse) {
       health_[inverse.node] = inverse.device_or_health;
       changed_[changes_++ % kKeptChanges] = inverse.node;
       return;
+    case Inverse::Kind::kUse:
+      ApplyUse(inverse.node, replaced_.back());
+      replaced_.pop_back();
+      return;
   }
 }
 
@@ -452,6 +482,7 @@ void State::Commit() {
   }
   log_.Commit();
   removed_.clear();
+  replaced_.clear();
   if (verify_) {
     const std::string differences = Recount();
     CHECK(differences.empty()) << differences;
@@ -478,7 +509,11 @@ void State::MoveTo(const spec::Topology& topology, std::span<const NodeIndex> nu
       for (uint32_t device = 0; device < next.nodes_[now].devices; ++device) {
         if ((nodes_[old].unhealthy >> device & 1) != 0) next.ApplyDevice(now, device, false);
       }
+      NodeUse use = uses_[old];
+      use.gpus = next.ChooseForOthers(now, CountGpus(use.gpus), use.gpus);
+      next.ApplyUse(now, use);
     }
+    next.uses_[now] = kept[old] ? uses_[old] : next.uses_[now];
     next.newest_task_[now] = newest_task_[old];
     next.health_[now] = health_[old];
   }
@@ -490,99 +525,24 @@ void State::MoveTo(const spec::Topology& topology, std::span<const NodeIndex> nu
   next.task_count_ = task_count_;
   // The counters are counted afresh, as the domains of the new topology are others. Their versions
   // begin at zero.
-  next.levels_ = next.Counted(false);
-  next.groupings_ = next.Counted(true);
+  next.levels_ = CountDomains(topology, next.nodes_, Forest::kNetwork);
+  next.groupings_ = CountDomains(topology, next.nodes_, Forest::kGroupings);
   *this = std::move(next);
   Commit();
 }
 
-std::vector<std::vector<DomainCounters>> State::Counted(bool groupings) const {
-  std::vector<std::vector<DomainCounters>> counted;
-  const size_t forests = groupings ? topology_->groupings().size() : topology_->levels().size();
-  for (size_t i = 0; i < forests; ++i) {
-    const spec::Level& level = groupings ? topology_->groupings()[i].level : topology_->levels()[i];
-    std::vector<DomainCounters> domains(level.domains.size());
-    for (NodeIndex n = 0; n < size(); ++n) {
-      if (!nodes_[n].ready()) continue;
-      DomainCounters& counters = domains[level.domain_of_node[n]];
-      uint32_t whole = 0;
-      for (uint32_t d = 0; d < nodes_[n].devices; ++d) {
-        counters.free_milli += std::max<int16_t>(nodes_[n].free_share[d], 0);
-        whole += nodes_[n].free_share[d] == kWholeGpu ? 1 : 0;
-      }
-      counters.free_gpus += whole;
-      counters.free_hosts += whole > 0 && whole == nodes_[n].devices ? 1 : 0;
-      ++counters.ready_hosts;
-      ++counters.hosts_with[whole];
-    }
-    counted.push_back(std::move(domains));
-  }
-  return counted;
-}
-
-void State::CompareCounters(bool groupings, std::string& differences) const {
-  auto counted = Counted(groupings);
-  const auto& kept = groupings ? groupings_ : levels_;
-  for (size_t i = 0; i < kept.size(); ++i) {
-    for (size_t d = 0; d < kept[i].size(); ++d) {
-      counted[i][d].version = kept[i][d].version;
-      if (kept[i][d] == counted[i][d]) continue;
-      differences += std::string(groupings ? "grouping " : "level ") + std::to_string(i) +
-                     ", domain " + std::to_string(d) + ": counters are not a recount's\n";
-    }
-  }
-}
-
-// Computes every node from its tasks alone and compares it byte by byte, which is possible as
-// NodeState has no gaps.
-std::string State::Recount() const {
-  std::string differences;
-  CompareCounters(false, differences);
-  CompareCounters(true, differences);
-  std::vector<NodeState> fresh;
-  for (NodeIndex n = 0; n < size(); ++n) {
-    fresh.push_back(EmptyNode(*topology_, n, nodes_[n].group));
-  }
-  uint32_t tasks = 0;
-  for (NodeIndex n = 0; n < size(); ++n) {
-    NodeState& node = fresh[n];
-    for (TaskSlot slot = newest_task_[n]; slot != kNoTask; slot = task(slot).older, ++tasks) {
-      const TaskRecord& record = task(slot);
-      const Shape& shape = shapes_[record.shape];
-      node.free_cpu_milli -= shape.cpu_milli;
-      node.free_memory_mib -= shape.memory_mib;
-      for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] -= shape.counted[i];
-      for (uint32_t d = 0; d < node.devices; ++d) {
-        if ((record.gpus >> d & 1) == 0) continue;
-        const int share = shape.gpus > 0 ? kWholeGpu : shape.share;
-        node.free_share[d] = static_cast<int16_t>(node.free_share[d] - share);
-        node.free_gpu_memory_mib[d] -= shape.gpus > 0
-                                           ? EmptyNode(*topology_, n, 0).free_gpu_memory_mib[d]
-                                           : shape.gpu_memory_mib;
-        if (node.free_share[d] < 0) differences += "a device is over capacity\n";
-      }
-    }
-    node.condition = nodes_[n].condition;
-    node.unhealthy = nodes_[n].unhealthy;
-    node.free_gpus = 0;
-    for (uint32_t d = 0; d < node.devices; ++d) {
-      const int lost = (node.unhealthy >> d & 1) != 0 ? kWholeGpu : 0;
-      node.free_share[d] = static_cast<int16_t>(node.free_share[d] - lost);
-      const unsigned whole = node.free_share[d] == kWholeGpu ? 1 : 0;
-      node.free_gpus = static_cast<GpuMask>(node.free_gpus | whole << d);
-    }
-    if (std::memcmp(&node, &nodes_[n], sizeof node) != 0) {
-      differences += "node " + topology_->node(n).name + " is not what its tasks leave\n";
-    }
-  }
-  if (tasks != task_count_) differences += "the count of tasks is wrong\n";
-  return differences;
-}
+std::string State::Recount() const { return scheduler::Recount(*this); }
 
 // The order of free slots is included, because it decides the slots of later tasks.
 uint64_t State::Fingerprint() const {
   uint64_t hash = Hash64(nodes_.data(), nodes_.size() * sizeof(NodeState));
   hash = Hash64(health_.data(), health_.size() * sizeof(uint16_t), hash);
+  for (const NodeUse& use : uses_) {
+    // Its gaps are not hashed.
+    hash = Hash64(use.counted.data(), sizeof use.counted, hash);
+    const std::array<int32_t, 3> rest = {use.cpu_milli, use.memory_mib, use.gpus};
+    hash = Hash64(rest.data(), sizeof rest, hash);
+  }
   hash = Hash64(newest_task_.data(), newest_task_.size() * sizeof(TaskSlot), hash);
   for (const TaskRecord& task : tasks_) {
     const std::array<uint64_t, 3> words = {

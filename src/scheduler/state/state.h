@@ -61,11 +61,14 @@ inline int CountGpus(GpuMask mask) {
   return static_cast<int>((x + (x >> 8)) & 0x1f);
 }
 
-// Whether cpu, memory and counted resources suffice.
+// Whether cpu, memory and counted resources suffice. Less than nothing may be free (NodeUse); that
+// matters only to those that need some of it.
 inline bool FitsHost(const NodeState& node, const Shape& shape) {
-  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
+  const auto suffices = [](int32_t free, int32_t need) { return (free >= need) | (need == 0); };
+  bool fits = suffices(node.free_cpu_milli, shape.cpu_milli) &&
+              suffices(node.free_memory_mib, shape.memory_mib);
   for (size_t i = 0; i < shape.counted.size(); ++i) {
-    fits &= node.free_counted[i] >= shape.counted[i];
+    fits &= suffices(node.free_counted[i], shape.counted[i]);
   }
   return fits;
 }
@@ -83,6 +86,16 @@ inline GpuMask EligibleGpus(const NodeState& node, const Shape& shape) {
   }
   return static_cast<GpuMask>(mask);
 }
+
+// What others use of a node. A device is used whole.
+struct NodeUse {
+  int32_t cpu_milli = 0;
+  int32_t memory_mib = 0;
+  std::array<int32_t, spec::kMaxCountedResources> counted{};
+  GpuMask gpus = 0;
+
+  friend bool operator==(const NodeUse&, const NodeUse&) = default;
+};
 
 struct TaskRecord {
   NodeIndex node = 0;
@@ -171,6 +184,13 @@ class State {
   void SetCondition(NodeIndex node, spec::NodeCondition condition);
   void SetDeviceHealthy(NodeIndex node, uint32_t device, bool healthy);
   void SetHealth(NodeIndex node, uint16_t thousandths);
+  // Sets what others use of the node. Requires amounts of zero or more, and devices that no task
+  // holds. More cpu, memory and counted resources than are free may be used.
+  void SetUse(NodeIndex node, const NodeUse& use);
+  const NodeUse& use(NodeIndex node) const { return uses_[node]; }
+  // As many devices of the node that no task holds, as there are; those of `kept` first, then
+  // healthy ones.
+  GpuMask ChooseForOthers(NodeIndex node, int64_t devices, GpuMask kept) const;
 
   Savepoint Save() const { return log_.Save(); }
   void RollBack(Savepoint to);
@@ -205,7 +225,7 @@ class State {
  private:
   // What a change replaced.
   struct Inverse {
-    enum class Kind : uint8_t { kPlaced, kRemoved, kCondition, kDevice, kHealth };
+    enum class Kind : uint8_t { kPlaced, kRemoved, kCondition, kDevice, kHealth, kUse };
     Kind kind;
     bool flag = false;  // the slot is a new one; the device was healthy
     uint16_t device_or_health = 0;
@@ -231,11 +251,10 @@ class State {
   void Undo(const Inverse& inverse);
   void ApplyCondition(NodeIndex node, spec::NodeCondition condition);
   void ApplyDevice(NodeIndex node, uint32_t device, bool healthy);
+  void ApplyUse(NodeIndex node, const NodeUse& use);
   void Changed(NodeIndex node, const Contribution& before);
   void BumpVersions(NodeIndex node);
   std::vector<uint64_t> AllowedGroups(const Shape& shape) const;
-  void CompareCounters(bool groupings, std::string& differences) const;
-  std::vector<std::vector<DomainCounters>> Counted(bool groupings) const;
 
   const spec::Topology* topology_;
   bool verify_;
@@ -250,8 +269,10 @@ class State {
   std::vector<TaskRecord> tasks_;
   std::vector<TaskSlot> free_slots_;  // last in, first out
   std::vector<TaskRecord> removed_;   // since the last commit, for its roll-back
+  std::vector<NodeUse> replaced_;     // the same
   std::vector<TaskSlot> newest_task_;
   std::vector<uint16_t> health_;
+  std::vector<NodeUse> uses_;
   uint32_t task_count_ = 0;
   UndoLog<Inverse> log_;
   std::vector<NodeIndex> changed_;  // a ring

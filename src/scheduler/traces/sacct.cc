@@ -15,9 +15,9 @@ namespace longhaul::scheduler {
 
 namespace {
 
-constexpr int64_t kMaxSeconds = int64_t{1} << 33;  // 272 years
+constexpr int64_t kMaxRunSeconds = int64_t{1} << 33;  // 272 years
 constexpr int64_t kMaxNodes = 65'536;
-constexpr int64_t kMaxGpus = 1'048'576;
+constexpr int64_t kMaxTresGpus = 1'048'576;
 constexpr int64_t kMaxCores = 2'000'000;
 constexpr int64_t kMaxMemoryMib = int64_t{1} << 40;
 
@@ -107,7 +107,7 @@ Status ReadTresEntry(const CsvReader& row, Column column, std::string_view entry
   const std::string_view value = entry.substr(equals + 1);
   if (name == "node") return ReadAmount(row, column, entry, value, kMaxNodes, tres.nodes);
   if (name == "cpu") return ReadAmount(row, column, entry, value, kMaxCores, tres.cores);
-  if (name == "gres/gpu") return ReadAmount(row, column, entry, value, kMaxGpus, tres.gpus);
+  if (name == "gres/gpu") return ReadAmount(row, column, entry, value, kMaxTresGpus, tres.gpus);
   if (name == "mem") {
     const auto memory = ParseMemory(value);
     if (!memory) {
@@ -118,8 +118,8 @@ Status ReadTresEntry(const CsvReader& row, Column column, std::string_view entry
   }
   if (!name.starts_with(kTyped)) return {};  // billing, energy, licenses and the like
   int64_t gpus = 0;
-  RETURN_IF_ERROR(ReadAmount(row, column, entry, value, kMaxGpus, gpus));
-  tres.typed_gpus = std::min(std::max<int64_t>(0, tres.typed_gpus) + gpus, kMaxGpus);
+  RETURN_IF_ERROR(ReadAmount(row, column, entry, value, kMaxTresGpus, gpus));
+  tres.typed_gpus = std::min(std::max<int64_t>(0, tres.typed_gpus) + gpus, kMaxTresGpus);
   const std::string_view type = name.substr(kTyped.size());
   if (type.empty() || type.size() > 63) {
     return row.Refuse(column, "'" + Printable(entry, 60) + "' names no type of GPU");
@@ -172,7 +172,7 @@ Result<std::optional<int64_t>> ReadLimit(const CsvReader& row) {
   if (!row.Field(kTimelimitRaw).empty()) {
     const auto minutes = ParseUint64(row.Field(kTimelimitRaw));
     if (!minutes.ok()) return none;
-    if (*minutes > static_cast<uint64_t>(kMaxSeconds / 60)) {
+    if (*minutes > static_cast<uint64_t>(kMaxRunSeconds / 60)) {
       return row.Refuse(kTimelimitRaw, "is beyond 272 years");
     }
     return std::optional(static_cast<int64_t>(*minutes) * 60);
@@ -181,7 +181,7 @@ Result<std::optional<int64_t>> ReadLimit(const CsvReader& row) {
 }
 
 Result<int64_t> ReadElapsed(const CsvReader& row) {
-  if (!row.Field(kElapsedRaw).empty()) return row.Whole(kElapsedRaw, 0, kMaxSeconds);
+  if (!row.Field(kElapsedRaw).empty()) return row.Whole(kElapsedRaw, 0, kMaxRunSeconds);
   const auto seconds = ParseElapsed(row.Field(kElapsed));
   if (seconds) return *seconds;
   return row.Refuse(

@@ -13,13 +13,13 @@ namespace longhaul::scheduler {
 namespace {
 
 constexpr int64_t kMaxMilli = 2'000'000'000;
-constexpr int64_t kMaxSeconds = int64_t{1} << 33;  // 272 years
-constexpr int64_t kMaxGpus = 16'384;
+constexpr int64_t kMaxJobSeconds = int64_t{1} << 33;  // 272 years
+constexpr int64_t kMaxJobGpus = 16'384;
 
 // Sets arrival and duration from the two times; absent ones are before and beyond the trace.
 Status ReadLife(const CsvReader& row, size_t creation, size_t deletion, TraceJob& job) {
-  ASSIGN_OR_RETURN(const auto from_ms, row.ThousandthsOrEmpty(creation, kMaxSeconds * 1'000));
-  ASSIGN_OR_RETURN(const auto until_ms, row.ThousandthsOrEmpty(deletion, kMaxSeconds * 1'000));
+  ASSIGN_OR_RETURN(const auto from_ms, row.ThousandthsOrEmpty(creation, kMaxJobSeconds * 1'000));
+  ASSIGN_OR_RETURN(const auto until_ms, row.ThousandthsOrEmpty(deletion, kMaxJobSeconds * 1'000));
   job.arrival_ms = from_ms.value_or(0);
   if (!until_ms) return {};
   if (*until_ms < job.arrival_ms) return row.Refuse(deletion, "is before the creation");
@@ -134,8 +134,8 @@ Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view
           0, "'" + Printable(row.Field(0), 40) + "' is not a time such as 2017-10-09 07:01:55");
     }
     job.arrival_ms = job.clock_ms = *arrival * 1'000;
-    ASSIGN_OR_RETURN(job.duration_ms, row.Thousandths(1, kMaxSeconds * 1'000));
-    ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(2, 1, kMaxGpus));
+    ASSIGN_OR_RETURN(job.duration_ms, row.Thousandths(1, kMaxJobSeconds * 1'000));
+    ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(2, 1, kMaxJobGpus));
     if (gpus > 8 && gpus % 4 != 0) {
       return row.Refuse(2, std::to_string(gpus) + " GPUs are no multiple of 4");
     }

@@ -7,11 +7,13 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/text.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
 #include "io/files/private_files.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
+#include "io/process/user_account.h"
 #include "service/agent/agent_service.h"
 
 namespace longhaul::service {
@@ -50,12 +52,30 @@ Result<io::Fd> WatchSignals() {
 
 }  // namespace
 
+// Workers run as the agent's user without --run-as, so whoever may submit a job would be root.
+std::string WhyNotAsUser(const AgentOptions& options, uid_t user) {
+  if (options.run_as.empty()) {
+    if (user != 0 || options.parent != 0 || options.allow_root) return "";
+    return "the agent was started as root, and its jobs would run as root: start it as another "
+           "user, or add --run-as USER or --allow-root";
+  }
+  if (options.allow_root) return "--run-as and --allow-root exclude each other: leave one out";
+  if (user != 0) {
+    return "--run-as " + Printable(options.run_as, 40) +
+           " needs an agent that is started as root, and this one runs as user " +
+           std::to_string(user) + ": leave --run-as out";
+  }
+  const Result<io::UserAccount> account = io::FindUser(options.run_as);
+  if (!account.ok()) return "--run-as: " + account.status().message();
+  if (account->user == 0) {
+    return "--run-as " + account->name + " is root: name another user, or use --allow-root";
+  }
+  return "";
+}
+
 int AgentMain(const AgentOptions& options) {
-  // Workers run as the agent's user, so whoever may submit a job would be root on this node.
-  if (geteuid() == 0 && options.parent == 0 && !options.allow_root) {
-    (void)Complain(FailedPrecondition(
-        "the agent was started as root, and its jobs would run as root: start it as another user, "
-        "or add --allow-root"));
+  if (const std::string why = WhyNotAsUser(options, geteuid()); !why.empty()) {
+    (void)Complain(FailedPrecondition(why));
     return kUsageError;
   }
   io::MakeFilesPrivate();
@@ -72,7 +92,8 @@ int AgentMain(const AgentOptions& options) {
   const Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return Complain(loop.status());
   const std::string warning = io::WarningOfOpenDirectory(options.state_directory);
-  if (!warning.empty()) io::LogWarning("agent", warning);
+  // With --run-as the workers' user has to pass through the state directory.
+  if (!warning.empty() && options.run_as.empty()) io::LogWarning("agent", warning);
   AgentOptions all = options;
   // A front end that starts agents starts them again at once, or ends.
   const Duration hold = parent.valid() ? kHoldBelowParent : kHold;

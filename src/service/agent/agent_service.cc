@@ -5,18 +5,27 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cinttypes>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <variant>
 
+#include "base/hash.h"
 #include "base/units.h"
 #include "io/clock.h"
 #include "io/files/direct_file.h"
 #include "io/files/file.h"
 #include "io/log/log.h"
+#include "io/process/cgroup.h"
 #include "io/process/process.h"
+#include "io/process/user_account.h"
 #include "service/agent/identity/agent_identity.h"
+#include "service/agent/python/torch_version.h"
 #include "service/client/endpoint.h"
 #include "service/http/web_origin.h"
 #include "service/trainer_program.h"
@@ -61,6 +70,22 @@ uint32_t ArenaOf(const proto::StartWorkers& start, uint32_t rank) {
 
 std::string CheckpointDirectoryOf(const AgentOptions& options, const proto::StartWorkers& start) {
   return RunDirectory(options, start) + "/checkpoints";
+}
+
+// Lets the workers' user pass through the state directory, to the sockets and to the folders of
+// jobs, which it owns. What else is there remains closed to it.
+Status OpenToWorkers(const std::string& state_directory, const io::UserAccount& user) {
+  constexpr mode_t kPass = 0711;
+  const std::string jobs = state_directory + "/jobs";
+  if (chmod(state_directory.c_str(), kPass) != 0) {
+    return FromErrno(errno, "cannot let user " + user.name + " pass through " + state_directory);
+  }
+  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(jobs));
+  // lchown: a link there would lead elsewhere.
+  if (lchown(jobs.c_str(), user.user, user.group) != 0) {
+    return FromErrno(errno, "cannot give " + jobs + " to user " + user.name);
+  }
+  return {};
 }
 
 // What this agent presents to the controller and to other agents.
@@ -108,6 +133,11 @@ Result<Credentials> OpenCredentials(const AgentOptions& options) {
 Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
                                                            const AgentOptions& options) {
   if (options.slots == 0) return InvalidArgument("an agent needs at least one slot");
+  std::optional<io::UserAccount> user;
+  if (!options.run_as.empty()) {
+    ASSIGN_OR_RETURN(user, io::FindUser(options.run_as));
+    RETURN_IF_ERROR(io::TakeGroupsOf(*user));
+  }
   if (const Status made = io::PosixFileSystem().MakeDirectories(options.state_directory);
       !made.ok()) {
     return Status(made.code(), made.message() + "; name another place with --state-dir");
@@ -115,6 +145,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   ASSIGN_OR_RETURN(io::OwnerLock lock,
                    io::OwnerLock::TakeWithin(options.state_directory, "longhaul agent",
                                              kStateDirectoryLimit, nullptr));
+  if (user.has_value()) RETURN_IF_ERROR(OpenToWorkers(options.state_directory, *user));
   ASSIGN_OR_RETURN(const Credentials credentials, OpenCredentials(options));
   RETURN_IF_ERROR(io::BecomeSubreaper());
 
@@ -129,11 +160,11 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
       memory,           options.address,
       HostName(),       peer_server->port(),
       snapshots->held()};
-  std::unique_ptr<AgentService> agent(
-      new AgentService(loop, options, incarnation, std::move(snapshots), facts, std::move(lock)));
+  std::unique_ptr<AgentService> agent(new AgentService(
+      loop, options, incarnation, std::move(snapshots), facts, std::move(lock), std::move(user)));
   agent->peer_server_ = std::move(peer_server);
   ASSIGN_OR_RETURN(agent->endpoints_,
-                   WorkerApiServer::Create(loop, options.state_directory, *agent));
+                   WorkerApiServer::Create(loop, options.state_directory, agent->user(), *agent));
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
   agent->check_ = std::make_unique<SnapshotCheck>(loop, feed);
@@ -144,9 +175,13 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
     }
     self->Feed(std::move(input));
   };
-  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed_process);
-  agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
-  agent->copies_ = std::make_unique<CopyWorker>(loop, feed);
+  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, agent->LaunchOptions(), feed_process);
+  io::LogInfo(agent->component_, agent->launcher_->LimitsDescription());
+  {
+    const io::FileIdentity files(agent->user());  // of the threads of these two
+    agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
+    agent->copies_ = std::make_unique<CopyWorker>(loop, feed);
+  }
   agent->peers_ = std::make_unique<PeerWorker>(loop, credentials.peer_secret,
                                                options.peer_bytes_per_second, feed);
 
@@ -192,12 +227,36 @@ ControllerLinkObserver AgentService::ObserveLink() {
 
 AgentService::AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
                            std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts,
-                           io::OwnerLock lock)
+                           io::OwnerLock lock, std::optional<io::UserAccount> user)
     : loop_(loop),
       options_(options),
       lock_(std::move(lock)),
+      user_(std::move(user)),
       core_(NodeId(options.node), incarnation, facts),
       memory_(std::move(memory)) {}
+
+// The state directory names the groups: its lock keeps other agents from the same names.
+WorkerLauncherOptions AgentService::LaunchOptions() const {
+  WorkerLauncherOptions launch;
+  launch.trainer = TrainerPath(options_);
+  launch.user = user_;
+  if (!options_.use_groups) {
+    launch.no_groups = "--no-control-groups";
+    return launch;
+  }
+  std::array<char, 17> owner{};
+  std::error_code error;
+  const std::string path = std::filesystem::canonical(options_.state_directory, error).string();
+  std::snprintf(owner.data(), owner.size(), "%016" PRIx64, Hash64(std::string_view(path)));
+  Result<std::unique_ptr<io::CgroupFolder>> groups =
+      io::CgroupFolder::Open(io::OwnCgroupPlaces(), owner.data());
+  if (groups.ok()) {
+    launch.groups = *std::move(groups);
+  } else {
+    launch.no_groups = groups.status().message();
+  }
+  return launch;
+}
 
 AgentService::~AgentService() {
   loop_.Cancel(timer_);
@@ -285,6 +344,13 @@ void AgentService::SeeWhetherDone() {
 // ----------------------------------------------------------------------------------- its effects
 
 void AgentService::Do(const runtime::Send& effect) { link_->Send(effect.message); }
+
+void AgentService::Do(const runtime::FindTorch& effect) {
+  interpreters_.Enqueue([this, effect, user = user_] {
+    runtime::TorchFound found{effect.job, FindTorchVersion(effect.workload, user)};
+    return [this, found = std::move(found)] { Feed(found); };
+  });
+}
 
 void AgentService::Do(const runtime::OpenStoreAt& effect) {
   runtime::StoreServerOptions store_options;

@@ -31,6 +31,7 @@
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/snapshot_check.h"
+#include "service/agent/work_queue.h"
 #include "service/agent/worker_api_server.h"
 #include "service/agent/worker_launcher.h"
 
@@ -51,6 +52,10 @@ struct AgentOptions {
   // Run jobs as root where the agent is started as root. Not needed with `parent`: the user who
   // started that process is the one who submits the job.
   bool allow_root = false;
+  // The account that workers run as and that owns their files, where the agent is started as root;
+  // empty: the agent's own.
+  std::string run_as;
+  bool use_groups = true;  // limit jobs by control groups where possible
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
@@ -59,6 +64,7 @@ struct AgentOptions {
 class AgentService final : private WorkerApiHost {
  public:
   // Workers die with the thread that starts them, which is the loop's. `loop` must outlive this.
+  // With `run_as` this process takes the supplementary groups of that account.
   static Result<std::unique_ptr<AgentService>> Create(io::EventLoop& loop,
                                                       const AgentOptions& options);
   // Kills the remaining workers.
@@ -79,7 +85,9 @@ class AgentService final : private WorkerApiHost {
  private:
   AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
                std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts,
-               io::OwnerLock lock);
+               io::OwnerLock lock, std::optional<io::UserAccount> user);
+  WorkerLauncherOptions LaunchOptions() const;
+  const io::UserAccount* user() const { return user_.has_value() ? &*user_ : nullptr; }
 
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
@@ -90,6 +98,7 @@ class AgentService final : private WorkerApiHost {
   void CheckCheckpoints();  // repeats every kCheckpointsPeriod
 
   void Do(const runtime::Send& effect);
+  void Do(const runtime::FindTorch& effect);
   void Do(const runtime::OpenStoreAt& effect);
   void Do(const runtime::CloseStores& effect);
   void Do(const runtime::SpawnWorker& effect);
@@ -125,6 +134,7 @@ class AgentService final : private WorkerApiHost {
   const AgentOptions options_;
   const std::string component_ = "agent." + options_.node;  // in the log
   const io::OwnerLock lock_;                                // on the state directory
+  const std::optional<io::UserAccount> user_;               // of the workers; none: the agent's
   runtime::AgentCore core_;
   bool stepping_ = false;
   std::deque<runtime::AgentInput> inputs_;
@@ -147,6 +157,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
+  WorkQueue interpreters_{loop_};  // starts the Python of commands, to ask for their PyTorch
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;
   std::unique_ptr<PeerServer> peer_server_;
@@ -154,6 +165,10 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<ControllerLink> link_;
 };
+
+// Why the agent must not start as this user with these options, in one line; empty when it may.
+// `user`: the effective one.
+std::string WhyNotAsUser(const AgentOptions& options, uid_t user);
 
 // `longhaul agent`: runs until SIGTERM or SIGINT, which shut it down; a second signal ends it at
 // once. Returns the process's exit code.

@@ -13,13 +13,12 @@
 
 namespace longhaul::service {
 
-Result<std::unique_ptr<ForkServerLink>> ForkServerLink::Start(io::EventLoop& loop,
-                                                              const std::string& trainer,
-                                                              const std::string& log_path) {
+Result<std::unique_ptr<ForkServerLink>> ForkServerLink::Start(
+    io::EventLoop& loop, const std::string& trainer, const std::string& log_path,
+    const std::optional<io::UserAccount>& user) {
   constexpr int kSocketThere = 3;
   ASSIGN_OR_RETURN(auto ends, io::UnixPair());
-  const io::Fd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!log.valid()) return FromErrno(errno, "cannot open " + log_path);
+  ASSIGN_OR_RETURN(const io::Fd log, OpenLog(log_path));
   io::ProcessOptions options;
   options.argv = {trainer, "--fork-server", std::to_string(kSocketThere)};
   options.environment = io::CurrentEnvironment();
@@ -30,6 +29,8 @@ Result<std::unique_ptr<ForkServerLink>> ForkServerLink::Start(io::EventLoop& loo
   options.stderr_fd = log.get();
   options.inherited = {{ends.second.get(), kSocketThere}};
   options.signal_on_parent_death = SIGKILL;
+  options.user = user;
+  if (user.has_value()) io::SetUserVariables(*user, options.environment);
   ASSIGN_OR_RETURN(io::Process process, io::Start(options));
   // Our end must never block the loop.
   const int flags = fcntl(ends.first.get(), F_GETFL);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -21,11 +22,12 @@ class ForkServerLink {
   // Receives a worker's pid or an error. Called on the loop's thread.
   using Answer = std::function<void(const Result<int64_t>&)>;
 
-  // Starts `trainer` as a fork server and appends its own output to `log_path`. `loop` must outlive
-  // this.
+  // Starts `trainer` as a fork server, as `user` if there is one, and appends its own output to
+  // `log_path`. `loop` must outlive this.
   static Result<std::unique_ptr<ForkServerLink>> Start(io::EventLoop& loop,
                                                        const std::string& trainer,
-                                                       const std::string& log_path);
+                                                       const std::string& log_path,
+                                                       const std::optional<io::UserAccount>& user);
   // Ends the fork server. Its workers continue; pending requests get no answer.
   ~ForkServerLink();
   ForkServerLink(const ForkServerLink&) = delete;

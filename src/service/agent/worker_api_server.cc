@@ -1,6 +1,7 @@
 #include "service/agent/worker_api_server.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -22,15 +23,15 @@ constexpr size_t kLongestPath = 100;  // sun_path holds 108 bytes with its end
 constexpr int kMessagesATurn = 64;    // of one connection, so that others get theirs
 
 // Returns the process that has connected. Refuses one of another user.
-Result<pid_t> PeerOfSameUser(const io::Fd& fd) {
+Result<pid_t> PeerOfUser(const io::Fd& fd, uid_t user) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return FromErrno(errno, "cannot read the worker's credentials");
   }
-  if (peer.uid == geteuid()) return peer.pid;
+  if (peer.uid == user) return peer.pid;
   return PermissionDenied("the worker runs as user " + std::to_string(peer.uid) +
-                          ", expected the agent's user " + std::to_string(geteuid()));
+                          ", expected user " + std::to_string(user));
 }
 
 // NaN in a message means "not known".
@@ -98,19 +99,30 @@ std::string NameOf(const runtime::WorkerId& worker) {
 
 Result<std::unique_ptr<WorkerApiServer>> WorkerApiServer::Create(io::EventLoop& loop,
                                                                  const std::string& directory,
+                                                                 const io::UserAccount* user,
                                                                  WorkerApiHost& host) {
   constexpr size_t kNameRoom = 20;  // "/worker-" and a number
+  constexpr mode_t kPass = 0711;
+  const uid_t id = user == nullptr ? geteuid() : user->user;
   if (directory.size() + kNameRoom <= kLongestPath) {
-    return std::unique_ptr<WorkerApiServer>(new WorkerApiServer(loop, directory, false, host));
+    return std::unique_ptr<WorkerApiServer>(new WorkerApiServer(loop, directory, false, id, host));
   }
   std::string own = "/tmp/longhaul-XXXXXX";  // mkdtemp makes it ours alone
   if (mkdtemp(own.data()) == nullptr) return FromErrno(errno, "cannot create a directory in /tmp");
-  return std::unique_ptr<WorkerApiServer>(new WorkerApiServer(loop, own, true, host));
+  std::unique_ptr<WorkerApiServer> server(new WorkerApiServer(loop, own, true, id, host));
+  if (user != nullptr && chmod(own.c_str(), kPass) != 0) {
+    return FromErrno(errno, "cannot let user " + user->name + " pass through " + own);
+  }
+  return server;
 }
 
 WorkerApiServer::WorkerApiServer(io::EventLoop& loop, std::string directory, bool owns_directory,
-                                 WorkerApiHost& host)
-    : loop_(loop), directory_(std::move(directory)), owns_directory_(owns_directory), host_(host) {}
+                                 uid_t user, WorkerApiHost& host)
+    : loop_(loop),
+      directory_(std::move(directory)),
+      owns_directory_(owns_directory),
+      user_(user),
+      host_(host) {}
 
 WorkerApiServer::~WorkerApiServer() {
   while (!connections_.empty()) CloseConnection(connections_.begin()->first);
@@ -127,6 +139,12 @@ Result<std::string> WorkerApiServer::Open(const JobId& job, uint64_t attempt) {
   }
   std::string path = directory_ + "/worker-" + std::to_string(next_socket_++);
   ASSIGN_OR_RETURN(io::Fd listener, io::ListenUnix(path));
+  // Its owner may connect. The directory is this process's, so the path leads to the socket.
+  if (user_ != geteuid() && lchown(path.c_str(), user_, static_cast<gid_t>(-1)) != 0) {
+    const Status failed = FromErrno(errno, "cannot give " + path + " to the workers' user");
+    (void)unlink(path.c_str());
+    return failed;
+  }
   Endpoint& endpoint =
       endpoints_.emplace(job, Endpoint{job, attempt, path, std::move(listener)}).first->second;
   loop_.Watch(endpoint.listener.get(), false,
@@ -162,7 +180,7 @@ void WorkerApiServer::AcceptAll(const Endpoint& endpoint) {
     Result<std::optional<io::Fd>> accepted = io::Accept(endpoint.listener);
     if (!accepted.ok() || !accepted->has_value()) return;
     io::Fd fd = **std::move(accepted);
-    const Result<pid_t> process = PeerOfSameUser(fd);
+    const Result<pid_t> process = PeerOfUser(fd, user_);
     if (!process.ok()) {
       io::LogError("agent", "a connection to job " + endpoint.job.value() +
                                 " is refused: " + process.status().message());

@@ -26,6 +26,7 @@
 #include "io/fd.h"
 #include "io/memory/shared_memory.h"
 #include "io/net/socket.h"
+#include "io/process/user_account.h"
 #include "runtime/agent/agent_messages.h"
 #include "worker_api/server_codec.h"
 
@@ -61,8 +62,11 @@ class WorkerApiServer {
   // Creates the sockets in `directory`, or in a new one below /tmp when its path is too long for a
   // socket's name. All calls, the destructor too, on the loop's thread. The destructor removes the
   // sockets.
+  // `user`: whose processes may connect; null: those of the user of this process. It must be able
+  // to pass through `directory`.
   static Result<std::unique_ptr<WorkerApiServer>> Create(io::EventLoop& loop,
                                                          const std::string& directory,
+                                                         const io::UserAccount* user,
                                                          WorkerApiHost& host);
   ~WorkerApiServer();
   WorkerApiServer(const WorkerApiServer&) = delete;
@@ -98,7 +102,7 @@ class WorkerApiServer {
     Duration waited_reported{};  // reported on stderr, for that step
   };
 
-  WorkerApiServer(io::EventLoop& loop, std::string directory, bool owns_directory,
+  WorkerApiServer(io::EventLoop& loop, std::string directory, bool owns_directory, uid_t user,
                   WorkerApiHost& host);
   void AcceptAll(const Endpoint& endpoint);
   // Whether there may be more to read.
@@ -118,6 +122,7 @@ class WorkerApiServer {
   io::EventLoop& loop_;
   const std::string directory_;
   const bool owns_directory_;
+  const uid_t user_;
   WorkerApiHost& host_;
   uint64_t next_socket_ = 1;
   std::map<JobId, Endpoint> endpoints_;    // of the newest attempt

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "io/files/file.h"
@@ -20,6 +22,9 @@ namespace {
 // Orphans of an ended worker's group were sent SIGKILL: they end at once, as a rule.
 constexpr Duration kReapAgain = std::chrono::milliseconds(20);
 constexpr int kReapTries = 50;
+
+// How often limits are checked: it bounds how far a job without control group gets beyond them.
+constexpr Duration kLimitsPeriod = std::chrono::milliseconds(100);
 
 constexpr char kSocketVariable[] = "LONGHAUL_AGENT_SOCKET";
 
@@ -89,10 +94,16 @@ Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWor
 
 }  // namespace
 
-WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
+WorkerLauncher::WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions options,
                                std::function<void(runtime::AgentInput)> report)
     : loop_(loop),
-      trainer_(std::move(trainer)),
+      trainer_(std::move(options.trainer)),
+      user_(std::move(options.user)),
+      isolation_(options.groups != nullptr ? MakeGroupIsolation(std::move(options.groups))
+                                           : MakeCountedIsolation(std::move(options.no_groups),
+                                                                  [this](const AttemptId& attempt) {
+                                                                    return OrphansOf(attempt);
+                                                                  })),
       report_(std::move(report)),
       follower_(loop, report_),
       silence_(loop, report_) {}
@@ -100,6 +111,8 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
 WorkerLauncher::~WorkerLauncher() {
   for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
   for (const auto& [mark, timer] : escaped_) loop_.Cancel(timer);
+  for (const auto& [attempt, timer] : ending_) loop_.Cancel(timer);
+  loop_.Cancel(limits_timer_);
   KillAll();
   for (const auto& [worker, process] : running_) {
     loop_.Unwatch(process.pidfd.get());
@@ -112,16 +125,155 @@ WorkerLauncher::~WorkerLauncher() {
     }
   }
   fork_servers_.clear();
+  std::set<AttemptId> rest;
+  for (const auto& [attempt, state] : attempts_) rest.insert(attempt);
+  for (const auto& [attempt, timer] : ending_) rest.insert(attempt);
+  for (const AttemptId& attempt : rest) {
+    for (int i = 0; i < kReapTries; ++i) {
+      for (const pid_t child : isolation_->Kill(attempt)) (void)waitpid(child, nullptr, 0);
+      if (isolation_->End(attempt)) break;
+      std::this_thread::sleep_for(kReapAgain);
+    }
+  }
+}
+
+// The first worker of an attempt on this node brings its group into being.
+Status WorkerLauncher::Begin(const runtime::SpawnWorker& order, const std::string& worker_api) {
+  const AttemptId id{order.worker.job, order.worker.attempt};
+  const auto [found, fresh] = attempts_.try_emplace(id);
+  Attempt& attempt = found->second;
+  if (fresh) {
+    EndIdle(id.first, id.second);
+    attempt.local_ranks = order.start->local_ranks();
+    attempt.limits = LimitsOf(order.start->job(), attempt.local_ranks);
+    attempt.socket_entry = std::string(kSocketVariable) + "=" + worker_api;
+    if (const Status begun = isolation_->Begin(id, attempt.limits); !begun.ok()) {
+      attempts_.erase(found);
+      return begun;
+    }
+    if (limits_timer_ == 0) {
+      limits_timer_ = loop_.After(kLimitsPeriod, [this] { CheckLimits(); });
+    }
+  }
+  ++attempt.spawned;
+  ++attempt.alive;
+  return {};
+}
+
+// A worker has ended, or was not started.
+void WorkerLauncher::Leave(const runtime::WorkerId& worker) {
+  const AttemptId id{worker.job, worker.attempt};
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end() || found->second.alive == 0) return;
+  Attempt& attempt = found->second;
+  if (--attempt.alive > 0 || attempt.spawned < attempt.local_ranks) return;
+  attempts_.erase(found);
+  End(id, kReapTries);
+}
+
+// Attempts that were never started as a whole: some of their workers were not wanted any more.
+void WorkerLauncher::EndIdle(const JobId& job, uint64_t below_attempt) {
+  std::vector<AttemptId> idle;
+  for (const auto& [id, attempt] : attempts_) {
+    if (id.first == job && id.second < below_attempt && attempt.alive == 0) idle.push_back(id);
+  }
+  for (const AttemptId& id : idle) {
+    attempts_.erase(id);
+    End(id, kReapTries);
+  }
+}
+
+// Whatever its workers have left behind is killed.
+void WorkerLauncher::End(const AttemptId& attempt, int tries) {
+  ending_.erase(attempt);
+  const std::vector<pid_t> killed = isolation_->Kill(attempt);
+  killed_.insert(killed_.end(), killed.begin(), killed.end());
+  ReapKilled();
+  if (isolation_->End(attempt) || tries == 0) return;
+  ending_[attempt] = loop_.After(kReapAgain, [this, attempt, tries] { End(attempt, tries - 1); });
+}
+
+void WorkerLauncher::CheckLimits() {
+  limits_timer_ = 0;
+  std::vector<AttemptId> over;
+  for (auto& [id, attempt] : attempts_) {
+    if (!attempt.reached.has_value()) attempt.reached = isolation_->Check(id);
+    if (attempt.reached.has_value()) over.push_back(id);
+  }
+  for (const AttemptId& id : over) KillAttempt(id);
+  ReapKilled();
+  std::vector<proto::Event> notes;
+  for (auto& [worker, process] : running_) {
+    const Result<bool> limited = process.log_limit.Enforce();
+    if (limited.ok() && !*limited) continue;
+    proto::LogLimited& note = *notes.emplace_back().mutable_log_limited();
+    note.set_job_id(worker.job.value());
+    note.set_attempt(worker.attempt);
+    note.set_rank(worker.rank);
+    note.set_limit_bytes(process.log_limit.limit());
+    if (!limited.ok()) note.set_error(limited.status().message());
+  }
+  for (proto::Event& note : notes) report_(runtime::JobReport{std::move(note)});
+  if (!attempts_.empty() && limits_timer_ == 0) {
+    limits_timer_ = loop_.After(kLimitsPeriod, [this] { CheckLimits(); });
+  }
+}
+
+// Groups of processes are stopped first: the kernel stops all processes of one at once, while they
+// fork.
+void WorkerLauncher::KillAttempt(const AttemptId& attempt) {
+  const auto signal_groups = [&](int signal) {
+    for (const auto& [worker, process] : running_) {
+      if (AttemptId{worker.job, worker.attempt} == attempt) {
+        (void)io::SignalGroup(process.pid, signal);
+      }
+    }
+  };
+  signal_groups(SIGSTOP);
+  const std::vector<pid_t> killed = isolation_->Kill(attempt);
+  killed_.insert(killed_.end(), killed.begin(), killed.end());
+  signal_groups(SIGKILL);
+}
+
+// Of processes that are not this one's children, and of workers, the end is seen elsewhere.
+void WorkerLauncher::ReapKilled() {
+  std::set<pid_t> workers;
+  for (const auto& [worker, process] : running_) workers.insert(process.pid);
+  std::erase_if(killed_, [&](pid_t process) {
+    return workers.contains(process) || waitpid(process, nullptr, WNOHANG) != 0;
+  });
+}
+
+std::vector<pid_t> WorkerLauncher::OrphansOf(const AttemptId& attempt) const {
+  const auto found = attempts_.find(attempt);
+  std::vector<pid_t> orphans;
+  if (found == attempts_.end()) return orphans;
+  std::set<pid_t> workers;
+  for (const auto& [worker, process] : running_) workers.insert(process.pid);
+  for (const pid_t child : io::OwnChildren()) {
+    // Those of a worker's session are found by it.
+    if (workers.contains(child) || workers.contains(::getsid(child))) continue;
+    if (io::StartedWith(child, found->second.socket_entry)) orphans.push_back(child);
+  }
+  return orphans;
 }
 
 void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
                            const std::string& worker_api) {
-  Result<WorkerOutput> output =
-      OpenWorkerOutput(run_directory, order.worker.attempt, order.worker.rank);
+  if (const Status begun = Begin(order, worker_api); !begun.ok()) {
+    return Fail(order.worker, begun);
+  }
+  Result<WorkerOutput> output = OpenOutput(order.worker, run_directory);
   if (!output.ok()) return Fail(order.worker, output.status());
   Result<std::map<std::string, std::string>> environment =
       EnvironmentOf(order, output->error_path, worker_api, worker_library_, python_packages_);
   if (!environment.ok()) return Fail(order.worker, environment.status());
+  if (user_.has_value()) {
+    io::SetUserVariables(*user_, *environment);
+    for (const auto& [name, value] : order.start->job().workload().environment()) {
+      (*environment)[name] = value;
+    }
+  }
   if (order.start->job().workload().built_in()) {
     ForkWarm(order, run_directory, *environment, *std::move(output));
   } else {
@@ -129,13 +281,32 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
   }
 }
 
+// The identity ends with the call: what the answers of others do, they do as this process.
+Result<WorkerOutput> WorkerLauncher::OpenOutput(const runtime::WorkerId& worker,
+                                                const std::string& run_directory) {
+  const io::FileIdentity files(user());
+  Result<WorkerOutput> output = OpenWorkerOutput(run_directory, worker.attempt, worker.rank);
+  if (!user_.has_value() || output.status().code() != Code::kPermissionDenied) return output;
+  return PermissionDenied(output.status().message() +
+                          "; with --run-as the run directory must "
+                          "belong to user " +
+                          user_->name +
+                          ": run the controller as this user, or name another directory with "
+                          "--run-directory");
+}
+
+Status WorkerLauncher::Follow(const runtime::SpawnWorker& order, const WorkerOutput& output) {
+  const std::string& pattern = order.start->job().workload().step_pattern();
+  if (pattern.empty()) return {};
+  const io::FileIdentity files(user());
+  return follower_.Follow(order.worker, output.log_path, output.begin, pattern);
+}
+
 void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
                              std::map<std::string, std::string> environment, WorkerOutput output) {
   const proto::Workload& workload = order.start->job().workload();
-  if (!workload.step_pattern().empty()) {
-    const Status followed =
-        follower_.Follow(order.worker, output.log_path, output.begin, workload.step_pattern());
-    if (!followed.ok()) return Fail(order.worker, followed);
+  if (const Status followed = Follow(order, output); !followed.ok()) {
+    return Fail(order.worker, followed);
   }
   io::ProcessOptions options;
   options.argv = runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
@@ -145,6 +316,8 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   options.stdout_fd = output.log.get();
   options.stderr_fd = output.log.get();
   options.signal_on_parent_death = SIGKILL;
+  options.groups = isolation_->Entrances({order.worker.job, order.worker.attempt});
+  options.user = user_;
   Mark mark;
   for (const char* name : {kSocketVariable, "RANK"}) {
     mark.push_back(std::string(name) + "=" + options.environment[name]);
@@ -155,7 +328,7 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
     return Fail(order.worker, process.status());
   }
   silence_.Watch(order.worker, process->pid, output.log_path);
-  Adopt(order.worker, process->pid, std::move(process->pidfd), std::move(output), std::move(mark));
+  Adopt(order.worker, *std::move(process), std::move(output), std::move(mark));
 }
 
 void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
@@ -171,7 +344,7 @@ void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::stri
         if (!pid.ok()) return Fail(worker, pid.status());
         Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(*pid));
         if (!pidfd.ok()) return Fail(worker, pidfd.status());
-        Adopt(worker, static_cast<pid_t>(*pid), *std::move(pidfd), std::move(*kept), Mark());
+        Adopt(worker, {static_cast<pid_t>(*pid), *std::move(pidfd)}, std::move(*kept), Mark());
       });
 }
 
@@ -180,24 +353,33 @@ Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
   std::unique_ptr<ForkServerLink>& parent = fork_servers_[job];
   if (parent == nullptr || !parent->alive()) {
     if (trainer_.empty()) return NoTrainer();
+    const io::FileIdentity files(user());
     const std::string logs = run_directory + "/logs";
     RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
-    ASSIGN_OR_RETURN(parent, ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log"));
+    ASSIGN_OR_RETURN(parent,
+                     ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log", user_));
   }
   return parent.get();
 }
 
-void WorkerLauncher::Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd,
+void WorkerLauncher::Adopt(const runtime::WorkerId& worker, io::Process process,
                            WorkerOutput output, Mark mark) {
-  output.log.Reset();  // the worker has its own
-  const int watched = pidfd.get();
-  running_.insert_or_assign(worker,
-                            Running{pid, std::move(pidfd), std::move(output), std::move(mark)});
+  const AttemptId id{worker.job, worker.attempt};
+  const bool entered = !mark.empty();  // a forked one is moved now
+  isolation_->Add(id, process.pid, entered);
+  const auto attempt = attempts_.find(id);
+  LogLimit limit(std::move(output.log),
+                 attempt == attempts_.end() ? 0 : attempt->second.limits.log_bytes);
+  const pid_t pid = process.pid;
+  const int watched = process.pidfd.get();
+  running_.insert_or_assign(worker, Running{pid, std::move(process.pidfd), std::move(output),
+                                            std::move(mark), std::move(limit)});
   loop_.Watch(watched, false, [this, worker](bool, bool) { OnEnd(worker); });
   report_(runtime::WorkerForked{worker, pid, "", false});
 }
 
 void WorkerLauncher::Fail(const runtime::WorkerId& worker, const Status& reason) {
+  Leave(worker);
   report_(runtime::WorkerForked{worker, 0, reason.message(), IsPermanent(reason)});
 }
 
@@ -210,6 +392,8 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   // Until it is reaped its number can't be another group's.
   (void)io::SignalGroup(process.pid, SIGKILL);
   const Result<io::ExitStatus> status = io::Reap(process.pidfd);
+  const AttemptId id{worker.job, worker.attempt};
+  isolation_->Remove(id, process.pid);
   ReapGroup(process.pid, kReapTries);
   if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
   silence_.Forget(worker);
@@ -222,10 +406,22 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
     gone.signal = status->signal;
   }
   if (gone.exit_code != 0 && gone.signal != SIGKILL) {  // SIGKILL leaves no time for last words
+    const io::FileIdentity files(user());
     LastWords words = ReadLastWords(process.output);
     gone.message = std::move(words.message);
     gone.error_at_ns = words.error_at_ns;
   }
+  const auto attempt = attempts_.find(id);
+  if (attempt != attempts_.end() && gone.exit_code != 0) {
+    std::optional<ReachedLimit>& reached = attempt->second.reached;
+    if (!reached.has_value()) reached = isolation_->Check(id);
+    if (reached.has_value()) {
+      gone.reached_limit = reached->text;
+      gone.ends_job = reached->ends_job;
+      KillAttempt(id);
+    }
+  }
+  Leave(worker);
   report_(std::move(gone));
 }
 
@@ -277,6 +473,7 @@ bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process)
 }
 
 void WorkerLauncher::DropJob(const JobId& job) {
+  EndIdle(job, UINT64_MAX);
   const auto found = fork_servers_.find(job);
   if (found == fork_servers_.end()) return;
   // Later, because an answer of this very parent may have brought us here.

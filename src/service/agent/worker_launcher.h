@@ -5,7 +5,8 @@
 // worker has its own session and dies with the thread that runs the loop. When a worker has ended,
 // the rest of its process group is killed before its end is reported. Processes that left the group
 // are killed too once they are orphans, if they have the worker's LONGHAUL_AGENT_SOCKET and RANK in
-// their environment; one that was started without them remains.
+// their environment; with control groups all processes of an attempt are killed when its last
+// worker has ended. An attempt that reaches a limit of its job is killed (isolation/).
 #pragma once
 
 #include <sys/types.h>
@@ -22,21 +23,31 @@
 #include "base/status.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
+#include "io/process/user_account.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/fork_server_link.h"
+#include "service/agent/isolation/job_isolation.h"
+#include "service/agent/isolation/log_limit.h"
 #include "service/agent/output/output_follower.h"
 #include "service/agent/output/silence_watch.h"
-#include "service/agent/worker_library.h"
+#include "service/agent/python/worker_library.h"
 #include "service/agent/worker_output.h"
 
 namespace longhaul::service {
 
+struct WorkerLauncherOptions {
+  std::string trainer;  // the built-in trainer's program; empty: its workers fail with NoTrainer()
+  std::optional<io::UserAccount> user;  // of the workers and of their files; none: this process's
+  std::unique_ptr<io::CgroupFolder> groups;  // none: processes are counted
+  std::string no_groups;                     // the reason for that
+};
+
 class WorkerLauncher {
  public:
-  // `report` receives WorkerForked and WorkerGone, and for commands WorkerOutputStep and
-  // WorkerQuiet, on the loop's thread. All calls on that thread. `trainer` is the built-in
-  // trainer's program, or empty: its workers then fail with NoTrainer(). `loop` must outlive this.
-  WorkerLauncher(io::EventLoop& loop, std::string trainer,
+  // `report` receives WorkerForked and WorkerGone, JobReport about a log that is too long, and for
+  // commands WorkerOutputStep and WorkerQuiet, on the loop's thread. All calls on that thread.
+  // `loop` must outlive this.
+  WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions options,
                  std::function<void(runtime::AgentInput)> report);
   // Kills and reaps all remaining workers.
   ~WorkerLauncher();
@@ -60,6 +71,9 @@ class WorkerLauncher {
   // Sends SIGKILL to every worker's group.
   void KillAll();
 
+  // What enforces the limits of jobs, in one line.
+  std::string LimitsDescription() const { return isolation_->Description(); }
+
  private:
   // Entries of the environment that the processes of one worker have and no others of this agent:
   // its socket, which is the one of its attempt, and its rank. Empty for the built-in trainer,
@@ -71,15 +85,35 @@ class WorkerLauncher {
     io::Fd pidfd;
     WorkerOutput output;
     Mark mark;
+    LogLimit log_limit;
+  };
+  struct Attempt {
+    uint32_t local_ranks = 0;
+    uint32_t spawned = 0;
+    uint32_t alive = 0;  // of these
+    JobLimits limits;
+    std::string socket_entry;  // in the environment of all its processes
+    std::optional<ReachedLimit> reached;
   };
 
+  Status Begin(const runtime::SpawnWorker& order, const std::string& worker_api);
+  void Leave(const runtime::WorkerId& worker);
+  void End(const AttemptId& attempt, int tries);
+  void EndIdle(const JobId& job, uint64_t below_attempt);
+  void CheckLimits();
+  void KillAttempt(const AttemptId& attempt);
+  std::vector<pid_t> OrphansOf(const AttemptId& attempt) const;
+  void ReapKilled();
+  const io::UserAccount* user() const { return user_.has_value() ? &*user_ : nullptr; }
+  Result<WorkerOutput> OpenOutput(const runtime::WorkerId& worker,
+                                  const std::string& run_directory);
+  Status Follow(const runtime::SpawnWorker& order, const WorkerOutput& output);
   void Execute(const runtime::SpawnWorker& order, std::map<std::string, std::string> environment,
                WorkerOutput output);
   void ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
                 const std::map<std::string, std::string>& environment, WorkerOutput output);
   Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory);
-  void Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd, WorkerOutput output,
-             Mark mark);
+  void Adopt(const runtime::WorkerId& worker, io::Process process, WorkerOutput output, Mark mark);
   void Fail(const runtime::WorkerId& worker, const Status& reason);
   void OnEnd(const runtime::WorkerId& worker);
   void ReapGroup(pid_t group, int tries);
@@ -87,6 +121,8 @@ class WorkerLauncher {
 
   io::EventLoop& loop_;
   const std::string trainer_;
+  const std::optional<io::UserAccount> user_;
+  const std::unique_ptr<JobIsolation> isolation_;
   const std::string worker_library_ = FindWorkerLibrary();
   const std::string python_packages_ = FindPythonPackages();
   const std::function<void(runtime::AgentInput)> report_;
@@ -98,6 +134,10 @@ class WorkerLauncher {
   std::map<pid_t, io::EventLoop::TimerId> reaping_;
   // Marks of ended workers whose processes outside of their group are being killed.
   std::map<Mark, io::EventLoop::TimerId> escaped_;
+  std::map<AttemptId, Attempt> attempts_;
+  std::map<AttemptId, io::EventLoop::TimerId> ending_;  // whose last processes are being killed
+  io::EventLoop::TimerId limits_timer_ = 0;             // runs while there are attempts
+  std::vector<pid_t> killed_;                           // that may become children of this process
 };
 
 }  // namespace longhaul::service

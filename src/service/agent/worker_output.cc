@@ -19,7 +19,41 @@ constexpr size_t kLines = 20;
 constexpr size_t kBytes = 4096;
 constexpr uint64_t kLongestErrorFile = 1 << 20;
 
+// Never blocks, and follows no link in the last part of the path.
+Result<io::Fd> OpenRegular(const std::string& path, int flags) {
+  io::Fd file(open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
+  if (!file.valid()) {
+    // ELOOP: a link; ENXIO: a pipe that nobody reads.
+    if (errno == ELOOP || errno == ENXIO)
+      return FailedPrecondition(path + " is not a regular file");
+    return FromErrno(errno, "cannot open " + path);
+  }
+  struct stat facts {};
+  if (fstat(file.get(), &facts) != 0) return FromErrno(errno, "cannot look at " + path);
+  if (!S_ISREG(facts.st_mode)) return FailedPrecondition(path + " is not a regular file");
+  return file;
+}
+
+Result<std::string> ReadErrorFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const io::Fd file, OpenRegular(path, O_RDONLY));
+  std::string text(kLongestErrorFile, '\0');
+  const ssize_t got = pread(file.get(), text.data(), text.size(), 0);
+  if (got < 0) return FromErrno(errno, "cannot read " + path);
+  text.resize(static_cast<size_t>(got));
+  return text;
+}
+
 }  // namespace
+
+Result<io::Fd> OpenLog(const std::string& path) {
+  ASSIGN_OR_RETURN(io::Fd log, OpenRegular(path, O_WRONLY | O_CREAT | O_APPEND));
+  // The worker gets the descriptor as its output, and expects writes that block.
+  const int flags = fcntl(log.get(), F_GETFL);
+  if (flags < 0 || fcntl(log.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    return FromErrno(errno, "cannot open " + path);
+  }
+  return log;
+}
 
 Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t attempt,
                                       uint32_t rank) {
@@ -28,9 +62,7 @@ Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t
   WorkerOutput output;
   output.log_path = folder + "/rank-" + std::to_string(rank) + ".log";
   output.error_path = folder + "/rank-" + std::to_string(rank) + ".error.json";
-  output.log =
-      io::Fd(open(output.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!output.log.valid()) return FromErrno(errno, "cannot open " + output.log_path);
+  ASSIGN_OR_RETURN(output.log, OpenLog(output.log_path));
   struct stat facts {};
   if (fstat(output.log.get(), &facts) == 0) output.begin = static_cast<uint64_t>(facts.st_size);
   unlink(output.error_path.c_str());
@@ -38,8 +70,7 @@ Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t
 }
 
 LastWords ReadLastWords(const WorkerOutput& output) {
-  if (const Result<std::string> file = io::ReadText(output.error_path, kLongestErrorFile);
-      file.ok()) {
+  if (const Result<std::string> file = ReadErrorFile(output.error_path); file.ok()) {
     if (const auto error = runtime::ParseErrorFile(*file); error.ok()) {
       return {error->message, error->at.has_value() ? ToNanoseconds(*error->at) : 0};
     }
@@ -48,9 +79,10 @@ LastWords ReadLastWords(const WorkerOutput& output) {
 }
 
 std::string LastLines(const std::string& path, uint64_t begin) {
-  const io::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Result<io::Fd> opened = OpenRegular(path, O_RDONLY);
   struct stat facts {};
-  if (!file.valid() || fstat(file.get(), &facts) != 0) return "";
+  if (!opened.ok() || fstat(opened->get(), &facts) != 0) return "";
+  const io::Fd& file = *opened;
   const auto size = static_cast<uint64_t>(facts.st_size);
   const uint64_t from = std::max(begin, size > kBytes ? size - kBytes : 0);
   std::array<char, kBytes> buffer;

@@ -20,6 +20,10 @@ struct WorkerOutput {
   uint64_t begin = 0;  // length of the log at the worker's start
 };
 
+// Opens a log to append to it, and creates it if necessary. Refuses what is not a regular file: a
+// job may have put a link or a pipe in its place, which would lead elsewhere or block the agent.
+Result<io::Fd> OpenLog(const std::string& path);
+
 // Creates the folders, opens the log and removes an older error file.
 Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t attempt,
                                       uint32_t rank);

@@ -1,7 +1,9 @@
 #include "service/agent/worker_output.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -30,6 +32,40 @@ TEST_F(WorkerOutputTest, LiesInAFolderAnAttempt) {
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->log_path, folder_ + "/logs/attempt-3/rank-1.log");
   EXPECT_TRUE(std::filesystem::exists(output->log_path));
+}
+
+// A job may put anything in the way of what the agent opens next: it must neither block nor write
+// elsewhere.
+TEST_F(WorkerOutputTest, RefusesALinkOrAPipeInThePlaceOfALog) {
+  ASSERT_TRUE(OpenWorkerOutput(folder_, 1, 0).ok());
+  const std::string logs = folder_ + "/logs/attempt-1/";
+  Write(folder_ + "/other", "of somebody else");
+  ASSERT_EQ(symlink((folder_ + "/other").c_str(), (logs + "rank-1.log").c_str()), 0);
+  ASSERT_EQ(mkfifo((logs + "rank-2.log").c_str(), 0600), 0);
+  std::filesystem::create_directory(logs + "rank-3.log");
+  for (const uint32_t rank : {1u, 2u}) {
+    const Status status = OpenWorkerOutput(folder_, 1, rank).status();
+    EXPECT_EQ(status.code(), Code::kFailedPrecondition) << rank;
+    EXPECT_NE(status.message().find("is not a regular file"), std::string::npos) << status;
+  }
+  EXPECT_FALSE(OpenWorkerOutput(folder_, 1, 3).ok());
+}
+
+TEST_F(WorkerOutputTest, ReadsNoErrorFileThatIsALinkOrAPipe) {
+  const auto output = OpenWorkerOutput(folder_, 1, 0);
+  ASSERT_TRUE(output.ok());
+  Write(folder_ + "/other", R"({"message":"a secret"})");
+  ASSERT_EQ(symlink((folder_ + "/other").c_str(), output->error_path.c_str()), 0);
+  EXPECT_EQ(ReadLastWords(*output).message, "");
+  unlink(output->error_path.c_str());
+  ASSERT_EQ(mkfifo(output->error_path.c_str(), 0600), 0);
+  EXPECT_EQ(ReadLastWords(*output).message, "");
+}
+
+TEST_F(WorkerOutputTest, ItsLogBlocksAWriterAsUsual) {
+  const auto output = OpenWorkerOutput(folder_, 1, 0);
+  ASSERT_TRUE(output.ok());
+  EXPECT_EQ(fcntl(output->log.get(), F_GETFL) & O_NONBLOCK, 0);
 }
 
 TEST_F(WorkerOutputTest, TheErrorFileHasTheFirstWord) {

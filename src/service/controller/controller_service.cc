@@ -83,9 +83,19 @@ void WarnOfOpenDirectory(const std::string& path) {
 
 Result<std::unique_ptr<ControllerService>> ControllerService::Start(
     const ControllerServiceOptions& options) {
+  std::error_code unknown;
+  const bool is_new = !std::filesystem::exists(options.state_directory, unknown) && !unknown;
   std::unique_ptr<ControllerService> service(new ControllerService());
-  RETURN_IF_ERROR(service->Open(options));
-  return service;
+  const Status opened = service->Open(options);
+  if (opened.ok()) return service;
+  // One that was refused, for a port in use perhaps, leaves nothing behind. The log is locked, so
+  // that no other controller can have begun to use the new directory.
+  const bool owned = service->log_ != nullptr;
+  if (is_new && owned) {
+    service->Stop();
+    std::filesystem::remove_all(options.state_directory, unknown);
+  }
+  return opened;
 }
 
 Status ControllerService::Open(const ControllerServiceOptions& options) {

@@ -13,7 +13,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr uint64_t kLargestFile = 256 << 10;
+constexpr uint64_t kLargestTlsFile = 256 << 10;
 constexpr const char* kInit = "longhaul controller init DIR --name HOST makes a new one";
 
 std::string PathOf(const std::string& directory, const char* name) {
@@ -31,9 +31,9 @@ Status WriteBoth(const std::string& directory, const std::string& name,
 Result<CertificateAndKey> ReadBoth(const std::string& directory, const std::string& name) {
   CertificateAndKey both;
   ASSIGN_OR_RETURN(both.certificate,
-                   io::ReadText(PathOf(directory, (name + ".crt").c_str()), kLargestFile));
-  ASSIGN_OR_RETURN(both.key,
-                   io::ReadPrivateText(PathOf(directory, (name + ".key").c_str()), kLargestFile));
+                   io::ReadText(PathOf(directory, (name + ".crt").c_str()), kLargestTlsFile));
+  ASSIGN_OR_RETURN(
+      both.key, io::ReadPrivateText(PathOf(directory, (name + ".key").c_str()), kLargestTlsFile));
   return both;
 }
 
@@ -102,9 +102,9 @@ Result<TlsMade> InitTls(const std::string& directory, std::span<const std::strin
 Result<ServerTls> LoadServerTls(const TlsPaths& paths, std::span<const std::string> hosts,
                                 Instant now) {
   ServerTls loaded;
-  ASSIGN_OR_RETURN(loaded.certificates, io::ReadText(paths.certificate, kLargestFile));
-  ASSIGN_OR_RETURN(loaded.key, io::ReadPrivateText(paths.key, kLargestFile));
-  ASSIGN_OR_RETURN(loaded.ca, io::ReadText(paths.ca, kLargestFile));
+  ASSIGN_OR_RETURN(loaded.certificates, io::ReadText(paths.certificate, kLargestTlsFile));
+  ASSIGN_OR_RETURN(loaded.key, io::ReadPrivateText(paths.key, kLargestTlsFile));
+  ASSIGN_OR_RETURN(loaded.ca, io::ReadText(paths.ca, kLargestTlsFile));
   const Result<CertificateFacts> facts = ReadCertificate(loaded.certificates);
   if (!facts.ok()) return facts.status().WithContext(paths.certificate);
   const Status same = CheckKey(loaded.certificates, loaded.key);
@@ -132,7 +132,7 @@ Result<CertificateAndKey> AgentAuthority(const std::string& directory, Instant n
 
 Result<std::string> PeerSecret(const std::string& directory) {
   const std::string path = PathOf(directory, "peer.secret");
-  const Result<std::string> known = io::ReadPrivateText(path, kLargestFile);
+  const Result<std::string> known = io::ReadPrivateText(path, kLargestTlsFile);
   if (known.ok()) return std::string(Trim(*known));
   if (known.status().code() != Code::kNotFound) return known.status();
   ASSIGN_OR_RETURN(const std::string secret, MakeSecret("lhp_"));

@@ -8,8 +8,8 @@
 namespace longhaul::service {
 namespace {
 
-constexpr uint64_t kLargestFile = 1 << 20;
-constexpr std::string_view kPrefix = "lht_";
+constexpr uint64_t kLargestTokenFile = 1 << 20;
+constexpr std::string_view kTokenPrefix = "lht_";
 
 }  // namespace
 
@@ -21,7 +21,7 @@ TokenStore::TokenStore(std::string path, std::string administrator, TokenTable t
 Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
                                                      std::string administrator) {
   TokenTable table;
-  const Result<std::string> text = io::ReadPrivateText(path, kLargestFile);
+  const Result<std::string> text = io::ReadPrivateText(path, kLargestTokenFile);
   if (text.ok()) {
     Result<TokenTable> parsed = TokenTable::Parse(*text);
     if (!parsed.ok()) {
@@ -56,7 +56,7 @@ Status TokenStore::Replace(TokenTable changed) {
 
 Result<std::string> TokenStore::Create(const std::string& name, Role role,
                                        std::optional<Instant> expires, Instant now) {
-  ASSIGN_OR_RETURN(const std::string secret, MakeSecret(kPrefix));
+  ASSIGN_OR_RETURN(const std::string secret, MakeSecret(kTokenPrefix));
   const std::lock_guard lock(mutex_);
   TokenTable changed = table_;
   RETURN_IF_ERROR(changed.Add({name, role, HashOf(secret), now, expires}));

@@ -25,7 +25,7 @@ struct Key {
   void (*set)(DeviceCluster&, double);
 };
 
-constexpr auto kKeys = std::to_array<Key>({
+constexpr auto kFigureKeys = std::to_array<Key>({
     {"devices", 1, 10'000'000, true,
      [](DeviceCluster& c, double v) { c.devices = static_cast<uint32_t>(v); }},
     {"devices_per_node", 1, 65'536, true,
@@ -128,16 +128,16 @@ Status ReadNode(const Node& node, const std::string& prefix, std::string_view so
 
 std::vector<std::string_view> ClusterKeys() {
   std::vector<std::string_view> names;
-  for (const Key& key : kKeys) names.push_back(key.name);
+  for (const Key& key : kFigureKeys) names.push_back(key.name);
   names.push_back(kKind);
   return names;
 }
 
 Status SetClusterKey(std::string_view key, std::string_view value, DeviceCluster& cluster) {
   if (key == kKind) return SetKind(value, cluster);
-  const auto found =
-      std::find_if(kKeys.begin(), kKeys.end(), [key](const Key& each) { return each.name == key; });
-  if (found == kKeys.end()) {
+  const auto found = std::find_if(kFigureKeys.begin(), kFigureKeys.end(),
+                                  [key](const Key& each) { return each.name == key; });
+  if (found == kFigureKeys.end()) {
     return NotFound("no figure named '" + Printable(key, 40) + "'" +
                     DidYouMean(key, ClusterKeys()));
   }

@@ -14,7 +14,7 @@ namespace longhaul::spec {
 namespace {
 
 // Free amounts are kept in 32 bits.
-constexpr int64_t kMaxAmount = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxNodeAmount = std::numeric_limits<int32_t>::max();
 
 constexpr std::array<std::pair<NodeCondition, std::string_view>, 6> kConditions = {{
     {NodeCondition::kReady, "ready"},
@@ -49,9 +49,9 @@ Status CheckNames(const Things& things, std::string_view what, NameOf name_of) {
 }
 
 Status CheckAmount(const std::string& owner, std::string_view what, int64_t amount) {
-  if (amount >= 0 && amount <= kMaxAmount) return {};
+  if (amount >= 0 && amount <= kMaxNodeAmount) return {};
   return InvalidArgument(owner + " has " + std::string(what) + " of " + WithThousands(amount) +
-                         ": 0 to " + WithThousands(kMaxAmount) + ", please");
+                         ": 0 to " + WithThousands(kMaxNodeAmount) + ", please");
 }
 
 Status CheckKind(const NodeKind& kind, size_t models) {

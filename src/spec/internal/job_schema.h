@@ -150,6 +150,11 @@ void VisitShared(Visitor& v, Job& job) {
     v.Real("cpu", job.resources.cpu, RealRange{0, 65'536});
     v.AutoSize("memory", job.resources.memory, 0, uint64_t{1} << 50);
   });
+  v.Section("limits", [&] {
+    v.AutoWhole("processes", job.limits.processes, 16, 4'194'304);  // at most the kernel's limit
+    v.AutoSize("memory", job.limits.memory, 0, uint64_t{1} << 50);
+    v.Size("log_size", job.limits.log_size, uint64_t{1} << 20, uint64_t{1} << 50);
+  });
   v.Section("scheduling", [&] {
     v.Text("queue", job.scheduling.queue, 63);
     v.Text("project", job.scheduling.project, 63);

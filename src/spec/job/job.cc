@@ -20,10 +20,6 @@ namespace {
 using internal::JobReader;
 using internal::kMaxNameBytes;
 
-bool IsLetterOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 bool IsNameCharacter(char c) { return IsLetterOrDigit(c) || c == '-' || c == '_' || c == '.'; }
 
 // "examples/headers-gpt.yaml" -> "headers-gpt"; "job" when nothing is left.

@@ -142,6 +142,15 @@ struct ResourceSpec {
   friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
 };
 
+// What the agent of each node enforces.
+struct LimitSpec {
+  std::optional<uint32_t> processes;      // and threads; absent: "auto", 4,096 for each worker
+  std::optional<uint64_t> memory;         // bytes; absent: "auto", as ResourceSpec::memory; 0: none
+  uint64_t log_size = uint64_t{1} << 30;  // bytes of each worker's log
+
+  friend bool operator==(const LimitSpec&, const LimitSpec&) = default;
+};
+
 // Nodes of a job that lie in one domain of a level, so many each.
 struct SliceSpec {
   uint32_t nodes = 0;  // 0: no slices
@@ -227,6 +236,7 @@ struct JobSpec {
 
   SnapshotSpec snapshot;
   ResourceSpec resources;
+  LimitSpec limits;
   JobSchedulingSpec scheduling;
   ArraySpec array;
   AfterSpec after;

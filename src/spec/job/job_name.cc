@@ -6,14 +6,6 @@
 #include "spec/internal/job_schema.h"
 
 namespace longhaul::spec {
-namespace {
-
-bool IsLetterOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-}  // namespace
-
 bool IsJobName(std::string_view name) {
   return !name.empty() && name.size() <= internal::kMaxNameBytes && IsLetterOrDigit(name.front()) &&
          std::all_of(name.begin(), name.end(),

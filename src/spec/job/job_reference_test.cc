@@ -62,12 +62,13 @@ TEST(JobReference, DocumentsTheDefaults) {
     if (value.empty() || !documented.contains(section + key)) continue;
     const std::string& standard = documented.at(section + key).standard;
     if (standard.starts_with("*")) continue;  // said in words
-    const std::string want = key == "max_bytes" ? "64MiB" : value;
+    const std::string want = key == "max_bytes" ? "64MiB" : key == "log_size" ? "1GiB" : value;
     EXPECT_EQ(standard, "`" + want + "`") << section << key;
     ++checked;
   }
   EXPECT_GE(checked, 25);
   EXPECT_EQ(internal::SizeText(DataSpec().max_bytes), "64MiB");
+  EXPECT_EQ(internal::SizeText(LimitSpec().log_size), "1GiB");
 }
 
 }  // namespace

@@ -296,6 +296,20 @@ scheduling: {selector: {pool: prod, zone: a}, tolerates: [reserved, noisy], proj
             2u);
 }
 
+TEST(ParseJob, ReadsTheLimits) {
+  const LimitSpec defaults = MustParse("command: [train]\n").limits;
+  EXPECT_EQ(defaults.processes, std::nullopt);
+  EXPECT_EQ(defaults.memory, std::nullopt);
+  EXPECT_EQ(defaults.log_size, uint64_t{1} << 30);
+  const JobSpec job =
+      MustParse("command: [train]\nlimits: {processes: 512, memory: 8GiB, log_size: 64MiB}\n");
+  EXPECT_EQ(job.limits.processes, 512u);
+  EXPECT_EQ(job.limits.memory, uint64_t{8} << 30);
+  EXPECT_EQ(job.limits.log_size, uint64_t{64} << 20);
+  EXPECT_EQ(MustParse(ToYaml(job).c_str()), job);
+  EXPECT_EQ(MustParse("command: [train]\nlimits: {memory: 0}\n").limits.memory, 0u) << "none";
+}
+
 TEST(ParseJob, ReadsTheRulesOfTheTopology) {
   const JobSpec plain = MustParse("command: [train]\nscheduling: {topology: leaf}\n");
   EXPECT_EQ(plain.scheduling.topology, (TopologySpec{"leaf", "", {}, false}));
@@ -419,6 +433,9 @@ TEST(ParseJob, RefusesPropertiesThatMakeNoSense) {
       {"resources: {memory: auto}", "resources.memory: auto is for the built-in trainer"},
       {"resources: {memory: 2048TiB}", "resources.memory: 2048TiB is out of range"},
       {"resources: {device_memory: -1}", "resources.device_memory: must be a size"},
+      {"limits: {processes: 0}", "limits.processes: 0 is out of range: auto, or 16 to"},
+      {"limits: {log_size: 1KiB}", "limits.log_size: 1KiB is out of range: 1MiB to"},
+      {"limits: {disk: 1GiB}", "limits.disk: unknown key"},
       {"resources: {cpu: nan}", "resources.cpu: must be a number"},
       {"resources: {cpu: -1}", "resources.cpu: -1 is out of range"},
       {"scheduling: {selector: [pool]}", "scheduling.selector: must be a map"},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMatcherBytes = 1 << 20;
 constexpr int kMaxGroups = 32;
-constexpr uint64_t kMaxStep = 1'000'000'000'000;
+constexpr uint64_t kMaxPatternStep = 1'000'000'000'000;
 constexpr uint64_t kMaxEpoch = 1'000'000;
 constexpr size_t kMaxNumberBytes = 64;
 
@@ -147,10 +147,10 @@ std::optional<StepInLine> StepPattern::Find(std::string_view line) const {
     if (!found.loss.has_value()) return std::nullopt;
     return found;
   }
-  found.step = Whole(group(step_), kMaxStep);
+  found.step = Whole(group(step_), kMaxPatternStep);
   if (!found.step.has_value()) return std::nullopt;
   if (total_ != 0 && !group(total_).empty()) {
-    found.bar = Whole(group(total_), kMaxStep).value_or(0);
+    found.bar = Whole(group(total_), kMaxPatternStep).value_or(0);
     if (found.bar == 0 || *found.step > found.bar) return std::nullopt;
     found.total = found.bar;
   }
@@ -159,7 +159,7 @@ std::optional<StepInLine> StepPattern::Find(std::string_view line) const {
     if (!epoch.has_value() || found.bar == 0) return std::nullopt;
     *found.step += *epoch * found.bar;
     found.total = 0;  // how many epochs there are is not known
-    if (*found.step > kMaxStep) return std::nullopt;
+    if (*found.step > kMaxPatternStep) return std::nullopt;
   }
   return found;
 }

@@ -22,9 +22,9 @@ namespace longhaul::spec {
 template <typename T, size_t N>
 using Words = std::array<std::pair<std::string_view, T>, N>;
 
-constexpr Words<Activation, 3> kActivations = {{{"silu", Activation::kSilu},
-                                                {"gelu", Activation::kGelu},
-                                                {"squared_relu", Activation::kSquaredRelu}}};
+constexpr Words<Activation, 3> kActivationWords = {{{"silu", Activation::kSilu},
+                                                    {"gelu", Activation::kGelu},
+                                                    {"squared_relu", Activation::kSquaredRelu}}};
 constexpr Words<Normalization, 2> kNormalizations = {
     {{"rms", Normalization::kRms}, {"layer", Normalization::kLayer}}};
 constexpr Words<Position, 3> kPositions = {
@@ -51,7 +51,7 @@ void VisitModel(Visitor& v, M& model) {
   v.Whole("vocabulary", model.vocabulary, 1, kMaxModelVocabulary);
   v.Whole("sequence_length", model.sequence_length, 1, kMaxModelSequence);
   v.Flag("gated_ffn", model.gated_ffn);
-  v.Word("activation", model.activation, kActivations);
+  v.Word("activation", model.activation, kActivationWords);
   v.Word("normalization", model.normalization, kNormalizations);
   v.Word("position", model.position, kPositions);
   v.Flag("tied_embeddings", model.tied_embeddings);

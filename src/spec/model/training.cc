@@ -11,7 +11,7 @@ namespace {
 
 using internal::Mistakes;
 
-std::string Text(uint64_t value) { return Mistakes::Number(value); }
+std::string NumberText(uint64_t value) { return Mistakes::Number(value); }
 
 // The largest divisor of `number` that is at most `most`.
 // Names a value that would be accepted, for the message.
@@ -26,8 +26,9 @@ uint64_t DivisorUpTo(uint64_t number, uint64_t most) {
 void Divides(const char* part_name, uint64_t part, const char* whole_name, uint64_t whole,
              Mistakes& mistakes) {
   if (whole % part == 0) return;
-  mistakes.Add(std::string(part_name) + " " + Text(part) + " does not divide the " + Text(whole) +
-               " " + whole_name + ": " + Text(DivisorUpTo(whole, part)) + " would");
+  mistakes.Add(std::string(part_name) + " " + NumberText(part) + " does not divide the " +
+               NumberText(whole) + " " + whole_name + ": " + NumberText(DivisorUpTo(whole, part)) +
+               " would");
 }
 
 void CheckSizes(const Layout& layout, Mistakes& mistakes) {
@@ -55,13 +56,14 @@ uint64_t Matmul(std::initializer_list<uint64_t> factors) {
 void CheckDevices(const Layout& layout, uint64_t devices, Mistakes& mistakes) {
   const uint64_t model = Matmul({layout.tensor, layout.pipeline, layout.context});
   if (Matmul({model, layout.data}) == devices) return;
-  std::string line = "data " + Text(layout.data) + " x tensor " + Text(layout.tensor) +
-                     " x pipeline " + Text(layout.pipeline) + " x context " + Text(layout.context) +
-                     " is " + Text(Matmul({model, layout.data})) + " devices, the cluster has " +
-                     Text(devices);
+  std::string line = "data " + NumberText(layout.data) + " x tensor " + NumberText(layout.tensor) +
+                     " x pipeline " + NumberText(layout.pipeline) + " x context " +
+                     NumberText(layout.context) + " is " +
+                     NumberText(Matmul({model, layout.data})) + " devices, the cluster has " +
+                     NumberText(devices);
   line += devices % model == 0
-              ? ": data " + Text(devices / model) + " would fill it"
-              : ": no data size fills it, as tensor x pipeline x context is " + Text(model);
+              ? ": data " + NumberText(devices / model) + " would fill it"
+              : ": no data size fills it, as tensor x pipeline x context is " + NumberText(model);
   mistakes.Add(std::move(line));
 }
 
@@ -73,9 +75,9 @@ void CheckTensor(const Model& model, const Layout& layout, Mistakes& mistakes) {
     Divides("tensor", layout.tensor, "of ffn_hidden", model.ffn_hidden, mistakes);
   }
   if (layout.tensor % model.kv_heads != 0 && model.kv_heads % layout.tensor != 0) {
-    mistakes.Add("tensor " + Text(layout.tensor) + " neither divides the " + Text(model.kv_heads) +
-                 " kv_heads nor is a multiple of them: " +
-                 Text(DivisorUpTo(model.kv_heads, layout.tensor)) + " would do");
+    mistakes.Add("tensor " + NumberText(layout.tensor) + " neither divides the " +
+                 NumberText(model.kv_heads) + " kv_heads nor is a multiple of them: " +
+                 NumberText(DivisorUpTo(model.kv_heads, layout.tensor)) + " would do");
   }
   if (layout.sequence_parallel) {
     const uint64_t local = std::max<uint64_t>(model.sequence_length / layout.context, 1);
@@ -86,25 +88,26 @@ void CheckTensor(const Model& model, const Layout& layout, Mistakes& mistakes) {
 void CheckPipeline(const Model& model, const Layout& layout, Mistakes& mistakes) {
   const uint64_t chunks = uint64_t{layout.pipeline} * layout.virtual_pipeline;
   if (layout.virtual_pipeline > 1 && layout.pipeline == 1) {
-    mistakes.Add("virtual_pipeline " + Text(layout.virtual_pipeline) +
+    mistakes.Add("virtual_pipeline " + NumberText(layout.virtual_pipeline) +
                  " needs a pipeline of 2 stages or more");
   }
   // Embedding and loss may each have a chunk of their own.
   if (chunks > uint64_t{model.layers} + 2) {
-    mistakes.Add("pipeline " + Text(layout.pipeline) + " x virtual_pipeline " +
-                 Text(layout.virtual_pipeline) + " is " + Text(chunks) + " stages for " +
-                 Text(model.layers) + " layers: at most " + Text(model.layers) + " stages");
+    mistakes.Add("pipeline " + NumberText(layout.pipeline) + " x virtual_pipeline " +
+                 NumberText(layout.virtual_pipeline) + " is " + NumberText(chunks) +
+                 " stages for " + NumberText(model.layers) + " layers: at most " +
+                 NumberText(model.layers) + " stages");
   }
   if (layout.layers_per_stage.empty()) return;
   const uint64_t sum =
       std::accumulate(layout.layers_per_stage.begin(), layout.layers_per_stage.end(), uint64_t{0});
   if (layout.layers_per_stage.size() != chunks) {
-    mistakes.Add("layers_per_stage has " + Text(layout.layers_per_stage.size()) +
-                 " entries for pipeline x virtual_pipeline = " + Text(chunks));
+    mistakes.Add("layers_per_stage has " + NumberText(layout.layers_per_stage.size()) +
+                 " entries for pipeline x virtual_pipeline = " + NumberText(chunks));
   }
   if (sum != model.layers) {
-    mistakes.Add("layers_per_stage sums to " + Text(sum) + ", the model has " + Text(model.layers) +
-                 " layers");
+    mistakes.Add("layers_per_stage sums to " + NumberText(sum) + ", the model has " +
+                 NumberText(model.layers) + " layers");
   }
 }
 
@@ -112,10 +115,10 @@ void CheckContext(const Model& model, const Layout& layout, Mistakes& mistakes) 
   if (layout.context == 1) return;
   const bool ring = layout.context_kind == ContextKind::kRing;
   if (ring && model.sequence_length % (2 * uint64_t{layout.context}) != 0) {
-    mistakes.Add("context " + Text(layout.context) + ": a ring cuts the sequence into " +
-                 Text(2 * uint64_t{layout.context}) + " pieces, which don't divide its " +
-                 Text(model.sequence_length) + " tokens: " +
-                 Text(std::max<uint64_t>(
+    mistakes.Add("context " + NumberText(layout.context) + ": a ring cuts the sequence into " +
+                 NumberText(2 * uint64_t{layout.context}) + " pieces, which don't divide its " +
+                 NumberText(model.sequence_length) + " tokens: " +
+                 NumberText(std::max<uint64_t>(
                      1, DivisorUpTo(model.sequence_length, 2 * uint64_t{layout.context}) / 2)) +
                  " would do");
   } else if (!ring) {
@@ -132,7 +135,8 @@ void CheckContext(const Model& model, const Layout& layout, Mistakes& mistakes) 
 void CheckExperts(const Model& model, const Layout& layout, Mistakes& mistakes) {
   if (!model.experts) {
     if (layout.expert > 1) {
-      mistakes.Add("expert " + Text(layout.expert) + " for a model without experts: 1 would do");
+      mistakes.Add("expert " + NumberText(layout.expert) +
+                   " for a model without experts: 1 would do");
     }
     return;
   }
@@ -142,9 +146,9 @@ void CheckExperts(const Model& model, const Layout& layout, Mistakes& mistakes) 
   const uint64_t group = Matmul({layout.data, layout.context, layout.tensor});
   const uint64_t experts = uint64_t{layout.expert} * layout.expert_tensor;
   if (group % experts != 0) {
-    mistakes.Add("expert x expert_tensor = " + Text(experts) +
-                 " does not divide data x context x tensor = " + Text(group) + ": " +
-                 Text(DivisorUpTo(group, experts)) + " would");
+    mistakes.Add("expert x expert_tensor = " + NumberText(experts) +
+                 " does not divide data x context x tensor = " + NumberText(group) + ": " +
+                 NumberText(DivisorUpTo(group, experts)) + " would");
   }
 }
 
@@ -153,12 +157,12 @@ void CheckRecompute(const Training& training, Mistakes& mistakes) {
   uint32_t stage = 0;
   for (const RecomputeRun& run : training.stage_recompute) {
     if (run.stage >= training.layout.pipeline) {
-      mistakes.Add("recompute is given for stage " + Text(run.stage) + " of a pipeline of " +
-                   Text(training.layout.pipeline) + ": stages count from 0");
+      mistakes.Add("recompute is given for stage " + NumberText(run.stage) + " of a pipeline of " +
+                   NumberText(training.layout.pipeline) + ": stages count from 0");
       return;
     }
     if (run.stage < stage || run.kind == RecomputeKind::kByStage) {
-      mistakes.Add("recompute of stage " + Text(run.stage) + " is out of order");
+      mistakes.Add("recompute of stage " + NumberText(run.stage) + " is out of order");
       return;
     }
     stage = run.stage;
@@ -171,11 +175,12 @@ void CheckBatch(const Training& training, Mistakes& mistakes) {
   mistakes.Range("global batch", batch.global, 1, 1'000'000'000);
   mistakes.Range("micro batch", batch.micro, 1, 1'000'000);
   if (batch.global < data) {
-    mistakes.Add("global batch " + Text(batch.global) + " leaves some of the " + Text(data) +
-                 " replicas without a sequence: give at least " + Text(data));
+    mistakes.Add("global batch " + NumberText(batch.global) + " leaves some of the " +
+                 NumberText(data) + " replicas without a sequence: give at least " +
+                 NumberText(data));
   } else if (batch.micro > (batch.global + data - 1) / data) {
-    mistakes.Add("micro batch " + Text(batch.micro) + " is more than a replica's share of " +
-                 Text((batch.global + data - 1) / data) + " sequences");
+    mistakes.Add("micro batch " + NumberText(batch.micro) + " is more than a replica's share of " +
+                 NumberText((batch.global + data - 1) / data) + " sequences");
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using internal::Node;
 
-constexpr auto kKeys =
+constexpr auto kQueueKeys =
     std::to_array<std::string_view>({"name", "parent", "guarantee", "limit", "lend", "weight",
                                      "order", "reclaim", "users", "per_user", "max_run_time"});
 constexpr auto kAmountKeys =
@@ -103,7 +103,8 @@ class QueueReader {
     if (key == "lend") return ReadAmounts(node, queue, queue.lend, &ModelQuota::lend);
     if (key == "users") return ReadUsers(node, queue.users);
     if (key == "per_user") return ReadUserLimits(node, queue);
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) return Unknown(node, kKeys);
+    if (std::find(kQueueKeys.begin(), kQueueKeys.end(), key) == kQueueKeys.end())
+      return Unknown(node, kQueueKeys);
     if (node.kind != Node::Kind::kScalar) return Refuse(node.line, key + " must be one value");
     if (key == "name") return ReadName(node, queue.name);
     if (key == "parent") return ReadName(node, queue.parent);

@@ -36,7 +36,7 @@ constexpr int64_t kMostCopies = 48;
 
 // CPU time of this thread, so that the time of other processes on the machine does not count. The
 // operators must run on this thread alone.
-double ThreadCpuSeconds() {
+double ProbeCpuSeconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -234,13 +234,13 @@ class CpuProbe final : public Probe {
     for (bool warm = false; Goes(forward.size()); warm = true) {
       std::vector<at::Tensor> outputs;
       std::vector<at::Tensor> gradients;
-      const double begin = ThreadCpuSeconds();
+      const double begin = ProbeCpuSeconds();
       for (const Copy& copy : copies) outputs.push_back(copy.forward());
-      const double middle = ThreadCpuSeconds();
+      const double middle = ProbeCpuSeconds();
       for (const Copy& copy : copies) gradients.push_back(copy.gradient);
-      const double turn = ThreadCpuSeconds();
+      const double turn = ProbeCpuSeconds();
       torch::autograd::backward(outputs, gradients);
-      const double end = ThreadCpuSeconds();
+      const double end = ProbeCpuSeconds();
       for (Copy& copy : copies) {
         if (copy.input.defined()) copy.input.mutable_grad().reset();
       }
@@ -264,12 +264,12 @@ class CpuProbe final : public Probe {
     step.decay = 0.1;
     std::vector<double> times;
     for (bool warm = false; Goes(times.size()); warm = true) {
-      const double begin = ThreadCpuSeconds();
+      const double begin = ProbeCpuSeconds();
       std::fill(gradients.begin(), gradients.end(), 1e-4F);
       step.scale = 1 / (1 + std::sqrt(trainer::SquaredNorm(gradients)));
       UpdateAdamW(step, weights, gradients, first, second);
       ++step.step;
-      if (warm) times.push_back(ThreadCpuSeconds() - begin);
+      if (warm) times.push_back(ProbeCpuSeconds() - begin);
     }
     Summarise(std::move(times), {}, figure);
     return figure;
@@ -281,11 +281,11 @@ class CpuProbe final : public Probe {
     std::vector<char> to(bytes);
     std::vector<double> times;
     for (bool warm = false; Goes(times.size()); warm = true) {
-      const double begin = ThreadCpuSeconds();
+      const double begin = ProbeCpuSeconds();
       std::memcpy(to.data(), from.data(), bytes);
       // So that the copy isn't left out as never read.
       CHECK(to[times.size() % bytes] == 1);
-      if (warm) times.push_back(ThreadCpuSeconds() - begin);
+      if (warm) times.push_back(ProbeCpuSeconds() - begin);
     }
     Summarise(std::move(times), {}, figure);
     return figure;

@@ -12,20 +12,17 @@
 #include "trainer/trace/torch_hooks.h"
 
 namespace longhaul::trainer {
-namespace {
-
-struct Layer {
-  LayerNorm attention_norm;
-  Linear qkv;
-  Linear output;
-  LayerNorm mlp_norm;
-  Linear up;
-  Linear down;
-};
-
-}  // namespace
 
 struct Gpt::Tensors {
+  struct Layer {
+    LayerNorm attention_norm;
+    Linear qkv;
+    Linear output;
+    LayerNorm mlp_norm;
+    Linear up;
+    Linear down;
+  };
+
   ModelPart part;
   int64_t heads;  // here
   int64_t hidden;

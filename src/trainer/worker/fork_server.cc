@@ -95,7 +95,11 @@ pid_t ForkWorker(const worker_api::WarmStart& start, const io::UnixMessage& mess
   }
   to.Reset();
   pid_t answer = -EIO;
-  if (read(from.get(), &answer, sizeof(answer)) != sizeof(answer)) answer = -EIO;
+  ssize_t got = -1;
+  do {
+    got = read(from.get(), &answer, sizeof(answer));
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof(answer)) answer = -EIO;
   while (waitpid(between, nullptr, 0) < 0 && errno == EINTR) {
   }
   return answer;

@@ -15,7 +15,7 @@ namespace {
 
 // Options without an effect on time or memory of a step: data, learning rate, logging, checkpoints,
 // initial values, and the names by which parts are switched to equal ones.
-constexpr auto kPassedOver = std::to_array<std::string_view>({
+constexpr auto kPassedOverArguments = std::to_array<std::string_view>({
     "adam-*",
     "adlr-*",
     "apply-*",
@@ -304,7 +304,7 @@ Status ReadMegatronWords(std::string_view text, std::string_view source, Setting
 }
 
 void PassOverMegatronWords(Settings& settings, RunConfig& config) {
-  config.passed_over = settings.PassOver(kPassedOver, config.unknown);
+  config.passed_over = settings.PassOver(kPassedOverArguments, config.unknown);
 }
 
 }  // namespace longhaul::planner::configs::internal

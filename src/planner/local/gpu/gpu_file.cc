@@ -14,9 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLargest = 4 << 20;
-constexpr size_t kMostFigures = 10'000;
-constexpr double kLargestSize = 1e15;
-constexpr double kLongestSeconds = 1e6;
+constexpr size_t kMostGpuFigures = 10'000;
+constexpr double kLargestGpuSize = 1e15;
+constexpr double kLongestGpuSeconds = 1e6;
 
 struct Facts {
   std::string_view name;
@@ -116,9 +116,9 @@ Result<GpuFigure> ReadFigure(const Json& object, const std::string& where) {
   }
   for (size_t i = 0; i < facts.size_count; ++i) {
     keys.push_back(facts.sizes[i]);
-    ASSIGN_OR_RETURN(figure.sizes[i], Number(object, where, facts.sizes[i], 1, kLargestSize));
+    ASSIGN_OR_RETURN(figure.sizes[i], Number(object, where, facts.sizes[i], 1, kLargestGpuSize));
   }
-  ASSIGN_OR_RETURN(figure.seconds, Number(object, where, "seconds", 1e-12, kLongestSeconds));
+  ASSIGN_OR_RETURN(figure.seconds, Number(object, where, "seconds", 1e-12, kLongestGpuSeconds));
   ASSIGN_OR_RETURN(figure.spread, Number(object, where, "spread", 0, 1e6));
   ASSIGN_OR_RETURN(const uint64_t repeats, Whole(object, where, "repeats", 1'000'000'000));
   figure.repeats = static_cast<uint32_t>(repeats);
@@ -288,8 +288,8 @@ Result<GpuFile> ParseGpuFile(std::string_view text) {
                            {"format", "version", "machine", "measured_at", "driver", "gpus",
                             "memory_bytes", "compute_units", "quick", "figures"}));
   const auto figures = json.find("figures");
-  if (figures == json.end() || !figures->is_array() || figures->size() > kMostFigures) {
-    return Wrong("figures", "must be a list of at most " + std::to_string(kMostFigures));
+  if (figures == json.end() || !figures->is_array() || figures->size() > kMostGpuFigures) {
+    return Wrong("figures", "must be a list of at most " + std::to_string(kMostGpuFigures));
   }
   std::array<size_t, kGpuOperators> counts{};
   for (size_t i = 0; i < figures->size(); ++i) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "planner/search/internal/never.h"
+
 namespace longhaul::planner::search::internal {
 namespace {
 
@@ -9,7 +11,6 @@ using spec::PlacementOrder;
 using spec::Recompute;
 using spec::Training;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // Plans of a stage's recompute are looked at faster than layouts.
 constexpr uint64_t kPlansALayout = 16;
 

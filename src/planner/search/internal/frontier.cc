@@ -1,8 +1,8 @@
 // The Pareto front: one search a number of GPUs and share of memory left free.
 #include <algorithm>
 #include <array>
-#include <limits>
 
+#include "planner/search/internal/never.h"
 #include "planner/search/internal/surroundings.h"
 #include "planner/search/settings.h"
 
@@ -13,8 +13,6 @@ namespace {
 constexpr double kHeadrooms[] = {0.3, 0.5};
 // Without a range of one's own: from this share of the cluster, in powers of two.
 constexpr uint32_t kSmallestShare = 32;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Without a price or a length of the run, GPU-seconds of a step stand for money and the step for
 // time. Only ratios are compared, so the unit does not matter.

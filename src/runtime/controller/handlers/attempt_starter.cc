@@ -5,6 +5,7 @@
 
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/rendezvous/request_parser.h"
 
 namespace longhaul::runtime::controller {
 
@@ -31,6 +32,11 @@ proto::Category CategoryOf(proto::PhaseEntered::Phase phase) {
 }
 
 }  // namespace
+
+Duration StartLimitOf(const JobRecord& job, const ControllerOptions& options) {
+  const bool fetches = job.snapshots.restore().tier() == proto::Restore::TIER_SHARED;
+  return fetches ? kFetchLimit : options.start_limit;
+}
 
 // The order of the calls matters. The attempt number is raised first, since commands and snapshots
 // carry it. The restore is chosen with the gang that ReplaceGang has set. Writer, lease, ledger and
@@ -64,11 +70,8 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   for (const Member& member : job.group.members()) notification->add_gang(member.node.value());
   *notification->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
-  // The checkpoint is fetched by the first node before it opens the store, so the limit of the
-  // start includes a transfer.
-  const bool fetches = restore.tier() == proto::Restore::TIER_SHARED;
   context_.deadlines.Set(DeadlineKind::kStart, id,
-                         context_.now + (fetches ? kFetchLimit : context_.options.start_limit));
+                         context_.now + StartLimitOf(job, context_.options));
   SendOpenStore(job);
 }
 
@@ -88,7 +91,7 @@ void AttemptStarter::SendOpenStore(const JobRecord& job) {
   open->set_job_id(job.id());
   open->set_attempt(job.life.attempt());
   open->set_world(job.world());
-  open->set_torch_version(job.spec().workload().torch_version());
+  if (!job.spec().workload().built_in()) *open->mutable_workload() = job.spec().workload();
   if (job.snapshots.restore().tier() == proto::Restore::TIER_SHARED) {
     *open->mutable_fetch() = job.snapshots.restore();
     *open->mutable_job() = job.spec();
@@ -111,6 +114,9 @@ void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   start->set_master_address(context_.nodes.at(job.group.member(0).node).facts.address());
   start->set_master_port(job.group.store_port());
   *start->mutable_job() = job.spec();
+  if (!job.group.torch_version().empty()) {
+    start->mutable_job()->mutable_workload()->set_torch_version(job.group.torch_version());
+  }
   *start->mutable_restore() = job.snapshots.RestoreFor(context_.ViewOf(job), place);
   *start->mutable_lease() = job.group.lease();
   start->set_snapshot_interval_steps(job.interval.steps());
@@ -152,7 +158,8 @@ void AttemptStarter::OnStoreOpened(const proto::Event& event) {
   if (job->faults.undecided() || job->life.state() == proto::STOPPING) return;
   // A repeated report, or a store that a new agent has opened again, changes nothing: the workers
   // have the first port.
-  if (!job->group.OpenStore(opened.port())) return;
+  const std::string& version = opened.torch_version();
+  if (!job->group.OpenStore(opened.port(), IsTorchVersion(version) ? version : "")) return;
   checkpoints_.NoteFetched(*job);
   for (size_t i = 0; i < job->group.size(); ++i) SendStart(*job, i);
   // After the starts: a new agent learns of the job with them.

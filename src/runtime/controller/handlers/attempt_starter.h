@@ -11,6 +11,10 @@ namespace longhaul::runtime::controller {
 class CheckpointHandler;
 class FaultHandler;
 
+// How long a new attempt may take until its first step. Where the first node fetches a checkpoint
+// before it opens the store, this includes the transfer.
+Duration StartLimitOf(const JobRecord& job, const ControllerOptions& options);
+
 class AttemptStarter {
  public:
   AttemptStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)

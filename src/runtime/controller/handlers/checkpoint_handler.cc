@@ -29,6 +29,7 @@ void CheckpointHandler::OnSnapshotPersisted(const proto::Event& event) {
   job->writer.TakeFiles(node, persisted, ShapeOf(*job, persisted.attempt()).world());
   GrantIfWhole(*job, persisted.step());
   OrderWrite(*job);
+  Advance(*job);
 }
 
 void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
@@ -74,11 +75,8 @@ void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
     notification->set_tier("disk");
   }
   OrderCopy(*job);
-  // A commit may be what memory on left nodes, the end of the job or a departure waits for. Each
-  // call has no effect if it is not.
   placement_.FreeLeft(*job);
-  closer_.CloseIfSaved(*job);
-  placement_.AdvanceVacate(*job);
+  Advance(*job);
 }
 
 // The next snapshot is saved as usual. The lost ones are not written again: the nodes have answered
@@ -93,7 +91,7 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
     if (found == job->snapshots.committed().end()) continue;
     if (found->second != checkpoint.attempt()) continue;
     job->snapshots.DropCommitted(checkpoint.step());
-    job->writer.MarkFailed(checkpoint.step());
+    job->writer.MarkFailed(checkpoint.step(), "its checkpoint has been removed");
     steps += (steps.empty() ? "" : ", ") + std::to_string(checkpoint.step());
   }
   if (steps.empty()) return;
@@ -109,8 +107,16 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
 
 void CheckpointHandler::WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed,
                                     const NodeId& node) {
-  job.writer.NodeFailed(node, failed.attempt(), failed.step());
+  job.writer.NodeFailed(node, failed.attempt(), failed.step(), failed.reason());
   OrderWrite(job);
+  Advance(job);
+}
+
+// A commit, or a step that will never be on disk, may be what the end of the job or a departure
+// waits for. Each call has no effect if it is not.
+void CheckpointHandler::Advance(JobRecord& job) {
+  closer_.CloseIfSaved(job);
+  placement_.AdvanceVacate(job);
 }
 
 // ------------------------------------------------------------------------------- orders to write
@@ -131,6 +137,31 @@ void CheckpointHandler::OrderWrite(JobRecord& job) {
   const auto writers = job.snapshots.WritersOf(context_.ViewOf(job), step);
   if (writers.empty()) return;
   if (job.writer.Order(*attempt, step, writers, ShapeOf(job, *attempt))) SendOrderAgain(job);
+}
+
+void CheckpointHandler::RetryFailed(JobRecord& job) {
+  const uint64_t step = job.snapshots.memory_step();
+  if (!job.live() || job.writer.order().has_value() || !job.writer.HasFailed(step)) return;
+  const std::string reason = job.writer.WhyNotSaved(step);
+  job.writer.ForgetFailedOrder();
+  OrderWrite(job);
+  if (!job.writer.order().has_value()) job.writer.MarkFailed(step, reason);  // nobody can write it
+}
+
+bool CheckpointHandler::CanBeSaved(JobRecord& job) {
+  const uint64_t step = job.snapshots.memory_step();
+  if (job.writer.IsLost(step)) return false;
+  OrderWrite(job);
+  if (job.writer.IsSaving(step)) return true;
+  // A new agent of a lost node may still find the step in its memory.
+  const auto& members = job.group.members();
+  const bool may_return = std::any_of(members.begin(), members.end(), [this](const Member& member) {
+    return !context_.nodes.IsAlive(member.node);
+  });
+  if (!may_return && job.writer.WhyNotSaved(step).empty()) {
+    job.writer.MarkFailed(step, "it is not in the memory of every node any more");
+  }
+  return may_return;
 }
 
 void CheckpointHandler::SendOrder(const JobRecord& job, const NodeId& node) {

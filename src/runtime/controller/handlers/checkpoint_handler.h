@@ -27,6 +27,13 @@ class CheckpointHandler {
 
   // Orders the newest complete step, unless one is being written.
   void OrderWrite(JobRecord& job);
+  // No newer step will follow. If the newest could not be written, it is ordered once more: the
+  // reason may have passed.
+  void RetryFailed(JobRecord& job);
+  // Returns whether the newest step, which is not on disk yet, can still get there. It cannot once
+  // a node has failed to write it, or has no more of it in memory: one that went on for some steps
+  // more than the others.
+  bool CanBeSaved(JobRecord& job);
   void SendOrder(const JobRecord& job, const NodeId& node);
   // Sends the order to the nodes that have not written their part.
   void SendOrderAgain(const JobRecord& job);
@@ -42,6 +49,7 @@ class CheckpointHandler {
  private:
   AttemptShape ShapeOf(const JobRecord& job, uint64_t attempt) const;
   void GrantIfWhole(JobRecord& job, uint64_t step);
+  void Advance(JobRecord& job);
   void OrderCopy(JobRecord& job);  // of the newest commit, when a copy is due
   void SendCopy(const JobRecord& job);
 

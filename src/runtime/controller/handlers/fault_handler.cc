@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/units.h"
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/job_closer.h"
@@ -26,6 +27,7 @@ bool IsProgramError(int signal) {
 
 std::string DescribeExit(const proto::WorkerExited& exited) {
   std::string what = "worker " + std::to_string(exited.rank());
+  if (!exited.reached_limit().empty()) return what + " was ended: " + exited.reached_limit();
   if (exited.signal() != 0) {
     what += " was ended by signal " + std::to_string(exited.signal());
     if (exited.signal() == SIGKILL) what += " (SIGKILL)";
@@ -41,7 +43,8 @@ std::string DescribeExit(const proto::WorkerExited& exited) {
 // failed workers the earliest error is the cause. A time after the event cannot be right.
 Evidence EvidenceOf(const proto::Event& event) {
   const auto& exited = event.worker_exited();
-  const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal());
+  const bool at_limit = !exited.reached_limit().empty();
+  const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal()) && !at_limit;
   const int64_t at_ns =
       exited.error_at_ns() > 0 ? std::min(exited.error_at_ns(), event.at_ns()) : event.at_ns();
   return {from_outside ? proto::FaultClass::kProcess : proto::FaultClass::kError,
@@ -49,7 +52,7 @@ Evidence EvidenceOf(const proto::Event& event) {
           event.node(),
           static_cast<int32_t>(exited.rank()),
           InstantFromNanoseconds(at_ns),
-          exited.signal() != 0};
+          exited.signal() != 0 || at_limit};
 }
 
 }  // namespace
@@ -90,6 +93,11 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
     return;
   }
   if (exited.attempt() != attempt || killed_by_us) return;
+  if (!exited.reached_limit().empty() && exited.ends_job()) {
+    const std::string what = DescribeExit(exited);
+    context_.SendKill(*job, Duration(0), what);
+    return closer_.BeginClosing(*job, proto::FAILED, what + ", on " + event.node());
+  }
   if (exited.signal() != 0 || exited.exit_code() != 0) {
     NoteFault(*job, EvidenceOf(event));
     return TryDecide(*job);
@@ -118,6 +126,20 @@ void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
   NoteFault(*job, {proto::FaultClass::kStart, what, event.node(), -1,
                    InstantFromNanoseconds(event.at_ns()), true});
   TryDecide(*job);
+}
+
+void FaultHandler::OnLogLimited(const proto::Event& event) {
+  const proto::LogLimited& limited = event.log_limited();
+  const JobRecord* job = context_.jobs.Find(limited.job_id());
+  if (job == nullptr || !job->live() || !job->group.PlaceOf(event.node()).has_value()) return;
+  const std::string size = ToString(Bytes(static_cast<int64_t>(limited.limit_bytes())));
+  const std::string log = "the log of worker " + std::to_string(limited.rank()) + " on " +
+                          event.node() + " has more than " + size + " (limits.log_size)";
+  const std::string effect =
+      limited.error().empty()
+          ? "the agent frees its middle and keeps the beginning and the newest part"
+          : "it cannot be limited there: " + limited.error();
+  context_.AddMessage(limited.job_id(), proto::MessageNotification::WARNING, log + "; " + effect);
 }
 
 void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {

@@ -22,6 +22,7 @@ class FaultHandler {
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
+  void OnLogLimited(const proto::Event& event);
   // Ends the workers of the present attempt and sets the deadline for a decision.
   void NoteFault(JobRecord& job, const Evidence& evidence);
   // Adds later evidence about the newest fault.

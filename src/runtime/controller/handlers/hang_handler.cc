@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/fault_handler.h"
 
 namespace longhaul::runtime::controller {
@@ -31,7 +32,7 @@ void HangHandler::OnStartOverdue(JobRecord& job) {
     if (member.phase < proto::PhaseEntered::STEPPING) late += " " + member.node.value();
   }
   faults_.NoteFault(job, {proto::FaultClass::kHang,
-                          "no first step within " + ToString(context_.options.start_limit) +
+                          "no first step within " + ToString(StartLimitOf(job, context_.options)) +
                               " of the start; late:" + (late.empty() ? " unknown" : late),
                           "", -1, context_.now, true});
   faults_.TryDecide(job);

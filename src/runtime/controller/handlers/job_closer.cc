@@ -99,6 +99,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
     context_.deadlines.Clear(kind, job.id());
   }
   context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCloseLimit);
+  checkpoints_.RetryFailed(job);
   CloseIfSaved(job);
 }
 
@@ -118,7 +119,7 @@ void JobCloser::CloseIfSaved(JobRecord& job) {
   if (saved && reachable && !checkpoints_.CopiesSettled(job)) {
     return context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCopyLimit);
   }
-  if (saved || job.writer.IsLost(newest) || !reachable) Finalize(job);
+  if (saved || !reachable || !checkpoints_.CanBeSaved(job)) Finalize(job);
 }
 
 // Such a job has no nodes, no deadline and no record in the scheduler, so nothing has to be

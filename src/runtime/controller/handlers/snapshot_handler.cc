@@ -119,7 +119,7 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
   // gang, because the next order depends on it.
   if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_DISK) {
     checkpoints_.WriteFailed(*job, failed, NodeId(event.node()));
-    if (failed.overtaken()) return;
+    if (failed.overtaken() || !job->live()) return;
   }
   if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_SHARED) {
     return checkpoints_.CopyFailed(*job, failed);

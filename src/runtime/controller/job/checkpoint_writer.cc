@@ -94,7 +94,11 @@ std::vector<NodeId> CheckpointWriter::Deal(const std::vector<NodeId>& nodes, Per
   return writers;
 }
 
-void CheckpointWriter::MarkFailed(uint64_t step) { unsaved_step_ = std::max(unsaved_step_, step); }
+void CheckpointWriter::MarkFailed(uint64_t step, const std::string& reason) {
+  if (step < unsaved_step_) return;
+  unsaved_step_ = step;
+  unsaved_reason_ = reason;
+}
 
 void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t attempt, uint64_t step) {
   if (!order_.has_value() || order_->attempt != attempt) return;
@@ -102,7 +106,7 @@ void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t attempt, uint6
   if (found == order_->nodes.end()) return;
   if (order_->step < step && !found->second) {
     // It has passed over that step: an older agent, which chooses by itself what it writes.
-    MarkFailed(order_->step);
+    MarkFailed(order_->step, node.value() + " has written a later step in its place");
     order_.reset();
     return;
   }
@@ -114,10 +118,11 @@ void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t attempt, uint6
 }
 
 // One node that cannot write makes the step incomplete, so the order ends for all.
-void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step) {
+void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step,
+                                  const std::string& reason) {
   if (!order_.has_value() || order_->step != step) return;
   if (order_->attempt != attempt || !order_->nodes.contains(node)) return;
-  MarkFailed(step);
+  MarkFailed(step, reason);
   order_.reset();
 }
 
@@ -201,12 +206,18 @@ void CheckpointWriter::NoteSaveFailure(const proto::SnapshotFailed& failed, bool
 }
 
 bool CheckpointWriter::IsLost(uint64_t step) const {
-  return save_failure_final_ && !WhyNotSaved(step).empty();
+  return save_failure_final_ && !save_failure_.empty() && save_failure_step_ >= step;
+}
+
+bool CheckpointWriter::IsSaving(uint64_t step) const {
+  const auto found = pending_.find(step);
+  return order_.has_value() || (found != pending_.end() && found->second.granted);
 }
 
 std::string CheckpointWriter::WhyNotSaved(uint64_t step) const {
   // What went wrong with an older step is no reason for this one.
-  return save_failure_step_ >= step ? save_failure_ : "";
+  if (save_failure_step_ >= step && !save_failure_.empty()) return save_failure_;
+  return HasFailed(step) ? unsaved_reason_ : "";
 }
 
 // A step number above the restored one will be computed again by another attempt, with other bits.

@@ -64,10 +64,11 @@ class CheckpointWriter {
              const AttemptShape& shape);
   // Returns whether this step or a later one has failed to reach the disk.
   bool HasFailed(uint64_t step) const { return step <= unsaved_step_; }
-  void MarkFailed(uint64_t step);
+  void MarkFailed(uint64_t step, const std::string& reason);
+  void ForgetFailedOrder() { unsaved_step_ = 0; }
   // The node has written the step, or could not write it.
   void NodePersisted(const NodeId& node, uint64_t attempt, uint64_t step);
-  void NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step);
+  void NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step, const std::string& reason);
   // The node cannot carry out its write order: it is lost, or its memory has been released.
   void DropNode(const NodeId& node);
   const std::optional<PersistOrder>& order() const { return order_; }
@@ -89,8 +90,10 @@ class CheckpointWriter {
   // A step could not be saved. `workers_ended`: the agent won't try again.
   void NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended);
   void ForgetSaveFailure() { save_failure_.clear(); }
-  // Returns whether this step could not be saved and is not tried again.
+  // Returns whether this step could not be saved and its agent does not try again.
   bool IsLost(uint64_t step) const;
+  // Returns whether an order is under way, or the commit of this step.
+  bool IsSaving(uint64_t step) const;
   // Returns why this step or a later one could not be saved; empty when unknown.
   std::string WhyNotSaved(uint64_t step) const;
 
@@ -115,6 +118,7 @@ class CheckpointWriter {
   std::map<uint64_t, StepContents> contents_;  // by step, the newest ones
   std::optional<PersistOrder> order_;
   uint64_t unsaved_step_ = 0;                  // the newest whose order failed
+  std::string unsaved_reason_;                 // why it did
   std::map<uint64_t, PendingCommit> pending_;  // by step
   std::string save_failure_;                   // of the newest save that failed
   uint64_t save_failure_step_ = 0;             // the step of save_failure_

@@ -72,9 +72,9 @@ TEST(CheckpointWriter, ANodeThatIsLostTakesTheOrderWithItUnlessItHasWritten) {
 TEST(CheckpointWriter, AFailedStepIsNotOrderedAgain) {
   CheckpointWriter writer;
   writer.Order(1, 10, {kA, kB}, kTwoNodes);
-  writer.NodeFailed(kA, 1, 9);
+  writer.NodeFailed(kA, 1, 9, "disk full");
   EXPECT_TRUE(writer.order().has_value());
-  writer.NodeFailed(kA, 1, 10);
+  writer.NodeFailed(kA, 1, 10, "disk full");
   EXPECT_FALSE(writer.order().has_value());
   EXPECT_TRUE(writer.HasFailed(10));
   EXPECT_FALSE(writer.HasFailed(11));
@@ -168,10 +168,27 @@ TEST(CheckpointWriter, ASaveFailureIsFinalOnceTheWorkersHaveEnded) {
   EXPECT_FALSE(writer.IsLost(10));
 }
 
+TEST(CheckpointWriter, AStepIsBeingSavedWhileItsOrderOrItsCommitIsUnderWay) {
+  CheckpointWriter writer;
+  EXPECT_FALSE(writer.IsSaving(10));
+  writer.Order(1, 10, {kA, kB}, kTwoNodes);
+  EXPECT_TRUE(writer.IsSaving(10));
+  writer.NodeFailed(kA, 1, 10, "disk full");
+  EXPECT_FALSE(writer.IsSaving(10));
+  EXPECT_EQ(writer.WhyNotSaved(10), "disk full");
+  EXPECT_EQ(writer.WhyNotSaved(11), "");
+  writer.TakeFiles(kA, Files(10, {0}), 2);
+  writer.TakeFiles(kB, Files(10, {1}), 2);
+  EXPECT_FALSE(writer.IsSaving(10));
+  ASSERT_TRUE(writer.Grant(10, kTwoNodes));
+  EXPECT_TRUE(writer.IsSaving(10));
+  EXPECT_FALSE(writer.IsSaving(11));
+}
+
 TEST(CheckpointWriter, ARewindForgetsLaterSteps) {
   CheckpointWriter writer;
   writer.Order(1, 20, {kA, kB}, kTwoNodes);
-  writer.MarkFailed(15);
+  writer.MarkFailed(15, "disk full");
   writer.Rewind(20);
   EXPECT_TRUE(writer.order().has_value());
   writer.Rewind(10);

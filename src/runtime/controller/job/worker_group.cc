@@ -49,8 +49,9 @@ void WorkerGroup::BeginAttempt(const proto::DataLease& lease, uint64_t restored_
   silent_.clear();
 }
 
-bool WorkerGroup::OpenStore(uint32_t port) {
+bool WorkerGroup::OpenStore(uint32_t port, const std::string& torch_version) {
   if (store_port_ != 0) return false;
+  torch_version_ = torch_version;
   store_port_ = port;
   return true;
 }

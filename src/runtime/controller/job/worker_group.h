@@ -54,7 +54,7 @@ class WorkerGroup {
   // Begins the attempt of `lease` after `restored_step`, with `world` ranks.
   void BeginAttempt(const proto::DataLease& lease, uint64_t restored_step, uint32_t world);
   // The rendezvous store is open. Returns whether this is new.
-  bool OpenStore(uint32_t port);
+  bool OpenStore(uint32_t port, const std::string& torch_version);
   // The workers of a member have been started. Returns whether those of all members now are.
   bool Start(size_t place, const proto::WorkersStarted& started, uint32_t ranks, Instant now);
   // The member has entered the phase and, implicitly, those before it. Returns whether all members
@@ -74,7 +74,8 @@ class WorkerGroup {
   bool a_rank_has_ended() const;
   // Whether the workers of the first node have processes.
   bool first_started() const { return members_[0].started; }
-  uint32_t store_port() const { return store_port_; }  // 0: not open yet
+  uint32_t store_port() const { return store_port_; }                  // 0: not open yet
+  const std::string& torch_version() const { return torch_version_; }  // of the store; may be empty
   const proto::DataLease& lease() const { return lease_; }
   const std::vector<int64_t>& pids() const { return pids_; }  // by rank
   size_t silent_ranks() const { return silent_.size(); }
@@ -86,6 +87,7 @@ class WorkerGroup {
   uint32_t members_started_ = 0;
   std::array<uint32_t, proto::PhaseEntered::Phase_ARRAYSIZE> members_in_phase_{};
   uint32_t store_port_ = 0;
+  std::string torch_version_;
   proto::DataLease lease_;
   std::vector<int64_t> pids_;
   std::set<uint32_t> silent_;  // ranks without any sign of life

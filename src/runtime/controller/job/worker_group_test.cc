@@ -63,14 +63,15 @@ TEST(WorkerGroup, TheJobIsDoneWhenEveryRankIs) {
 
 TEST(WorkerGroup, TheStoreOpensOnceAnAttempt) {
   WorkerGroup group = TwoByTwo();
-  EXPECT_TRUE(group.OpenStore(4000));
-  EXPECT_FALSE(group.OpenStore(4001));
+  EXPECT_TRUE(group.OpenStore(4000, "2.4.1"));
+  EXPECT_FALSE(group.OpenStore(4001, ""));
+  EXPECT_EQ(group.torch_version(), "2.4.1");
   EXPECT_EQ(group.store_port(), 4000u);
 }
 
 TEST(WorkerGroup, AnAttemptBeginsWithNothingOfTheOneBefore) {
   WorkerGroup group = TwoByTwo();
-  group.OpenStore(4000);
+  group.OpenStore(4000, "");
   group.Start(0, Pids({10, 20}), 2, kStart);
   group.EnterPhase(0, proto::PhaseEntered::STEPPING);
   group.ReportAll(25);

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/room/make_room.h"
 #include "scheduler/internal/round/round_context.h"
 
 namespace longhaul::scheduler::internal {

@@ -3,8 +3,8 @@
 // For one whole GPU the optimum is the cheapest victim that holds a GPU, so no search is necessary.
 // Of victims of equal cost, the one in the queue that holds most beyond its guarantee is chosen.
 // A task that also needs other resources takes the cheapest victim if that one serves; otherwise
-// the caller has to search (internal/make_room.h), as it has to where GPUs are shared, jobs can
-// shrink, or the quotas forbid the job even without the cheapest victim.
+// the caller has to search (internal/room/make_room.h), as it has to where GPUs are shared, jobs
+// can shrink, or the quotas forbid the job even without the cheapest victim.
 //
 // The victims are sorted by cost once for each queue and priority of waiting jobs.
 #pragma once
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/room/make_room.h"
 #include "scheduler/internal/scheduler_state.h"
 
 namespace longhaul::scheduler::internal {

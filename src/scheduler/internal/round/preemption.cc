@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
+#include "scheduler/internal/room/staged_room.h"
 #include "scheduler/internal/round/line_turns.h"
 #include "scheduler/internal/round/stop_victim.h"
 #include "scheduler/internal/round/take_room.h"
 #include "scheduler/internal/round/try_start.h"
-#include "scheduler/internal/staged_room.h"
 
 namespace longhaul::scheduler::internal {
 
 // In the fair order, and one job a turn: each success changes the usage of the winner's and the
 // victims' queues, so their places in the order are computed anew. A line whose head fails is
 // parked, since jobs of one line fail alike.
-void Preemption::Run() {
+void PreemptionPass::Run() {
   SchedulerState& state = context_.state;
   if (!state.policy.preempt) return;
   LineTurns turns(state, LineTurns::Purpose::kPreempt);
@@ -40,13 +40,13 @@ void Preemption::Run() {
   }
 }
 
-bool Preemption::TryMakeRoom(JobEntry& job) {
+bool PreemptionPass::TryMakeRoom(JobEntry& job) {
   if (FindAndTakeRoom(job)) return true;
   if (!job.leaving && context_.state.policy.preempt) NoteSpared(job);
   return false;
 }
 
-bool Preemption::FindAndTakeRoom(JobEntry& job) {
+bool PreemptionPass::FindAndTakeRoom(JobEntry& job) {
   SchedulerState& state = context_.state;
   if (job.leaving || !state.policy.preempt || !MayClaim(state, job)) return false;
   // Where there is room that is reserved for a job that goes before, victims give room beside it.
@@ -74,7 +74,7 @@ bool Preemption::FindAndTakeRoom(JobEntry& job) {
   return true;
 }
 
-void Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice) {
+void PreemptionPass::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice) {
   SchedulerState& state = context_.state;
   StopVictim(context_, choice.victim, job, state.next_transaction);
   const GpuMask gpus = state.resources.ChooseGpus(choice.landing, job.shapes[0]);
@@ -85,7 +85,7 @@ void Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choic
 // A job that this round has begun may be a victim in the next round, and its queue may now hold
 // more than its guarantee, so that older jobs of the queue may be victims. No other change would
 // cause the next round to try preemption again, so the state notes it.
-void Preemption::NoteSpared(const JobEntry& job) {
+void PreemptionPass::NoteSpared(const JobEntry& job) {
   SchedulerState& state = context_.state;
   if (state.claims_spared || !MayClaim(state, job)) return;
   const std::vector<JobNumber>& begun = context_.begun;

@@ -2,7 +2,7 @@
 // guarantee of their queue.
 //
 // Jobs are stopped, shrunk or moved only where it is proved that the waiting job fits afterwards
-// (internal/make_room.h). A round never stops a job that it has started itself.
+// (internal/room/make_room.h). A round never stops a job that it has started itself.
 #pragma once
 
 #include "scheduler/internal/round/one_gpu_victims.h"
@@ -10,10 +10,10 @@
 
 namespace longhaul::scheduler::internal {
 
-class Preemption {
+class PreemptionPass {
  public:
   // `context` outlives this.
-  explicit Preemption(RoundContext& context) : context_(context), one_gpu_(context.state) {}
+  explicit PreemptionPass(RoundContext& context) : context_(context), one_gpu_(context.state) {}
 
   // Tries all waiting jobs in the fair order.
   void Run();

@@ -32,7 +32,7 @@ std::vector<Decision> Round::Run() {
   CountReservationIdle(state);
 
   Reservations reservations(context_);
-  Preemption preemption(context_);
+  PreemptionPass preemption(context_);
   UndoUnconfirmedStarts(context_);
   Repairs(context_).Run();
   reservations.Refresh();

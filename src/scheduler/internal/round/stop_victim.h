@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/room/make_room.h"
 #include "scheduler/internal/round/round_context.h"
 
 namespace longhaul::scheduler::internal {

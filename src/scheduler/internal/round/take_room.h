@@ -1,8 +1,8 @@
-// Carries out what FindRoom (internal/make_room.h) has proved: the stops and moves of other jobs,
-// and the start of the job that receives their room.
+// Carries out what FindRoom (internal/room/make_room.h) has proved: the stops and moves of other
+// jobs, and the start of the job that receives their room.
 #pragma once
 
-#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/room/make_room.h"
 #include "scheduler/internal/round/round_context.h"
 
 namespace longhaul::scheduler::internal {

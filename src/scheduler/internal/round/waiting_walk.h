@@ -11,7 +11,7 @@ namespace longhaul::scheduler::internal {
 class WaitingWalk {
  public:
   // All three outlive this.
-  WaitingWalk(RoundContext& context, Reservations& reservations, Preemption& preemption)
+  WaitingWalk(RoundContext& context, Reservations& reservations, PreemptionPass& preemption)
       : context_(context), reservations_(reservations), preemption_(preemption) {}
 
   // Tries the jobs that an operator has put first, the last expedited one before the others, and
@@ -24,7 +24,7 @@ class WaitingWalk {
 
   RoundContext& context_;
   Reservations& reservations_;
-  Preemption& preemption_;
+  PreemptionPass& preemption_;
 };
 
 }  // namespace longhaul::scheduler::internal

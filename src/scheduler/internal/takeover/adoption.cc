@@ -37,6 +37,7 @@ class Adoption {
     TakeLinks();
     if (LinesFit()) TakeLines();
     for (const JobEntry* job : before_.jobs.InOrder()) TakeJob(*job);
+    TakeUses();
     state_.next_job = before_.next_job;
     state_.next_transaction = before_.next_transaction;
     TakeReservations();
@@ -128,6 +129,17 @@ class Adoption {
     state_.resources.SetHealth(node, before_.resources.health(old));
     state_.faulted_at[node] = before_.faulted_at[old];
     state_.unhealthy.insert(node);
+  }
+
+  // After the jobs: others may use more than these leave, and no job loses its place by that.
+  void TakeUses() {
+    for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
+      if (!old_of_[node]) continue;
+      NodeUse use = before_.resources.use(*old_of_[node]);
+      use.gpus = state_.resources.ChooseForOthers(node, CountGpus(use.gpus), use.gpus);
+      state_.resources.SetUse(node, use);
+    }
+    state_.resources.Commit();
   }
 
   void TakeLinks() {

@@ -16,7 +16,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr timeval kAnswerLimit = {10, 0};
+constexpr timeval kSocketLimit = {10, 0};
 // "h2", preceded by its length: gRPC ends connections that do not offer it.
 constexpr unsigned char kHttp2[] = {2, 'h', '2'};
 
@@ -37,13 +37,13 @@ Result<std::string> ToText(X509* certificate) {
   return std::string(data, static_cast<size_t>(bytes));
 }
 
-// A connected socket whose reads and writes end after kAnswerLimit.
+// A connected socket whose reads and writes end after kSocketLimit.
 Bio Connect(const std::string& address) {
   Bio bio(BIO_new_connect(address.c_str()));
   if (bio == nullptr || BIO_do_connect(bio.get()) != 1) return nullptr;
   const int fd = static_cast<int>(BIO_get_fd(bio.get(), nullptr));
   for (const int limit : {SO_RCVTIMEO, SO_SNDTIMEO}) {
-    if (setsockopt(fd, SOL_SOCKET, limit, &kAnswerLimit, sizeof kAnswerLimit) != 0) return nullptr;
+    if (setsockopt(fd, SOL_SOCKET, limit, &kSocketLimit, sizeof kSocketLimit) != 0) return nullptr;
   }
   return bio;
 }

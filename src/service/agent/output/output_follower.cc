@@ -42,7 +42,7 @@ Status OutputFollower::Follow(const runtime::WorkerId& worker, const std::string
                               uint64_t begin, const std::string& pattern) {
   ASSIGN_OR_RETURN(spec::StepPattern parsed, spec::StepPattern::Parse(pattern));
   RETURN_IF_ERROR(Open());
-  io::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  io::Fd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) return FromErrno(errno, "cannot read " + path);
   const int watch = inotify_add_watch(inotify_.get(), path.c_str(), IN_MODIFY);
   if (watch < 0) return FromErrno(errno, "cannot watch " + path);

@@ -22,8 +22,6 @@
 namespace longhaul::service {
 namespace {
 
-constexpr int kListenerFd = 3;
-
 bool SameUser(const io::Fd& socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -161,7 +159,7 @@ int SnapshotKeeperMain(Duration hold) {
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
   }
-  io::Fd listener(kListenerFd);
+  io::Fd listener(kSnapshotKeeperListenerFd);
   const int flags = fcntl(listener.get(), F_GETFL);
   if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
     std::fprintf(stderr, "longhaul snapshot keeper: started by an agent, not by hand\n");

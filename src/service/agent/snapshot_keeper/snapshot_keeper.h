@@ -26,6 +26,9 @@ namespace longhaul::service {
 inline constexpr char kSnapshotKeeperSocketName[] = "snapshot-keeper.sock";
 constexpr char kSnapshotKeeperProcessName[] = "longhaul-keeper";
 
+// The listening socket that a keeper inherits from the agent that starts it.
+inline constexpr int kSnapshotKeeperListenerFd = 3;
+
 class SnapshotKeeper {
  public:
   static constexpr size_t kMaxArenas = 8192;

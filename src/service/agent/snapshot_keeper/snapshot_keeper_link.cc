@@ -25,8 +25,8 @@ namespace longhaul::service {
 namespace {
 
 constexpr int kPatienceMs = 5000;
-constexpr int kEndPatienceMs = 2000;  // an ending keeper frees its arenas and removes its socket
-constexpr int kListenerFd = 3;
+constexpr int kKeeperEndPatienceMs =
+    2000;  // an ending keeper frees its arenas and removes its socket
 
 // Before a snapshot keeper that has ended is replaced; doubled while new ones don't live long.
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
@@ -56,7 +56,7 @@ Result<io::Fd> StartSnapshotKeeper(const std::string& path, const std::string& d
   process.program = std::exchange(process.argv.front(), std::string("longhaul"));
   process.environment = io::CurrentEnvironment();
   process.working_directory = directory;
-  process.inherited = {{listener.get(), kListenerFd}};
+  process.inherited = {{listener.get(), kSnapshotKeeperListenerFd}};
   RETURN_IF_ERROR(io::Start(process).status());
   return io::ConnectUnix(path);
 }
@@ -263,7 +263,7 @@ void SnapshotKeeperLink::End() {
   // keeper is a thread of this process.
   if (!snapshot_keeper_.pidfd.valid() || snapshot_keeper_.process == getpid()) return;
   pollfd ended{snapshot_keeper_.pidfd.get(), POLLIN, 0};
-  (void)poll(&ended, 1, kEndPatienceMs);
+  (void)poll(&ended, 1, kKeeperEndPatienceMs);
 }
 
 void SnapshotKeeperLink::Kill() {

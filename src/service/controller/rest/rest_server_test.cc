@@ -172,6 +172,7 @@ TEST_F(RestTest, SaysWhichPortIsInUse) {
     const Status status = ControllerService::Start(options).status();
     EXPECT_EQ(status.code(), Code::kAlreadyExists);
     EXPECT_NE(status.message().find(taken), std::string::npos) << status;
+    EXPECT_FALSE(std::filesystem::exists(options.state_directory)) << "nothing is left behind";
   }
 }
 

@@ -69,10 +69,13 @@ Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& 
     if (file.valid()) break;
   }
   if (!file.valid()) {
-    return NotFound("no log of rank " + std::to_string(query.rank) +
-                    (query.attempt.has_value() ? " in attempt " + std::to_string(*query.attempt)
-                                               : std::string()) +
-                    " in " + run_directory + "/logs");
+    return NotFound(
+        "no log of rank " + std::to_string(query.rank) +
+        (query.attempt.has_value() ? " in attempt " + std::to_string(*query.attempt)
+                                   : std::string()) +
+        " in " + run_directory +
+        "/logs, where the controller looks; it reads logs of other machines only from a "
+        "file system that it shares with them");
   }
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   if (size < 0) return FromErrno(errno, "cannot read a log");

@@ -17,7 +17,6 @@
 #include "planner/local/cost.h"
 #include "service/agent/copy_worker.h"
 #include "service/controller/submission/machine_facts.h"
-#include "service/controller/submission/torch_version.h"
 #include "spec/job/step_pattern.h"
 
 namespace longhaul::service {
@@ -80,6 +79,14 @@ void CopyArray(const spec::ArraySpec& spec, proto::Job& job) {
   for (const std::string& value : spec.values) array.add_values(value);
 }
 
+// What is left to "auto" is not stated here: the agents know the number of workers.
+void CopyLimits(const spec::JobSpec& spec, proto::Job& job) {
+  proto::JobLimits& limits = *job.mutable_limits();
+  limits.set_processes(spec.limits.processes.value_or(0));
+  limits.set_memory_bytes(spec.limits.memory.value_or(spec.resources.memory.value_or(0)));
+  limits.set_log_bytes(spec.limits.log_size);
+}
+
 void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.set_name(spec.name);
   job.set_max_restarts(spec.max_restarts);
@@ -95,6 +102,7 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
   job.set_spec_json(OwnJson(spec));
   CopyArray(spec.array, job);
+  CopyLimits(spec, job);
   for (const spec::PlannedFault& planned : spec.faults) {
     proto::PlannedFault& fault = *job.add_faults();
     fault.set_kind(KindOf(planned.kind));
@@ -331,10 +339,7 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::J
 Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
                                    const Json& from, proto::Job& job) {
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
-  if (!spec.built_in()) {
-    job.mutable_workload()->set_torch_version(FindTorchVersion(job.workload()));
-    return Status();
-  }
+  if (!spec.built_in()) return Status();
   const std::string data_directory = job.run_directory() + "/data";
   corpus::CorpusFacts facts;
   {

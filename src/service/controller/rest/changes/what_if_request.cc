@@ -15,12 +15,12 @@ using runtime::scheduling::WhatIfChange;
 using runtime::scheduling::WhatIfEffect;
 using runtime::scheduling::WhatIfRow;
 
-constexpr size_t kMostChanges = 100;
+constexpr size_t kMostWhatIfChanges = 100;
 constexpr Duration kLongestHorizon = std::chrono::hours(24 * 366);
 
 // A job to submit goes through the parser of POST /v1/jobs, so both accept the same. It is only a
 // sketch: no data are prepared for it.
-Result<WhatIfRequest::Change> ParseChange(const Json& json) {
+Result<WhatIfRequest::Change> ParseWhatIfChange(const Json& json) {
   static constexpr std::array<std::string_view, 3> kKeys = {"submit", "source", "name"};
   WhatIfRequest::Change parsed;
   if (json.is_string()) {
@@ -85,12 +85,12 @@ Result<WhatIfRequest> ParseWhatIf(std::string_view body) {
   WhatIfRequest request;
   const auto changes = json.find("changes");
   if (changes == json.end() || !changes->is_array() || changes->empty() ||
-      changes->size() > kMostChanges) {
-    return InvalidArgument("\"changes\" must be a list of 1 to " + std::to_string(kMostChanges) +
-                           " changes");
+      changes->size() > kMostWhatIfChanges) {
+    return InvalidArgument("\"changes\" must be a list of 1 to " +
+                           std::to_string(kMostWhatIfChanges) + " changes");
   }
   for (const Json& each : *changes) {
-    auto change = ParseChange(each);
+    auto change = ParseWhatIfChange(each);
     if (!change.ok()) {
       return change.status().WithContext("change " + std::to_string(request.changes.size() + 1));
     }

@@ -1,0 +1,316 @@
+#include "engines/kubernetes/service/pod_scheduler_service.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "engines/kubernetes/protocol/objects/node.h"
+#include "engines/kubernetes/protocol/objects/pod.h"
+#include "engines/kubernetes/protocol/objects/pod_group.h"
+#include "engines/kubernetes/scheduling/pod_calls.h"
+#include "io/clock.h"
+
+namespace longhaul::engines::kubernetes {
+namespace {
+
+// How often resources are looked for that are not served; their definitions may be installed later.
+constexpr Duration kDiscoverPeriod = std::chrono::minutes(1);
+constexpr size_t kMostReportsAtOnce = 500;
+
+std::string ApiTime() { return ToString(io::Now()).substr(0, 19) + "Z"; }
+
+struct GroupResource {
+  PodGroupApi api;
+  Resource resource;
+};
+
+std::vector<GroupResource> GroupResources() {
+  return {{PodGroupApi::kPlugins, {"scheduling.x-k8s.io", "v1alpha1", "podgroups", true}},
+          {PodGroupApi::kKubernetes, {"scheduling.k8s.io", "v1beta1", "podgroups", true}}};
+}
+
+}  // namespace
+
+class PodSchedulerService::NodeView : public WatchSink {
+ public:
+  explicit NodeView(PodSchedulerService& service) : service_(service) {}
+
+  void OnChange(const Change& change) override {
+    if (change.kind == ChangeKind::kDeleted) {
+      service_.scheduler_.OnNodeGone(change.meta.name);
+    } else {
+      Result<Node> node = ReadNode(parser_, change.object);
+      if (!node.ok()) return OnTrouble(node.status());
+      service_.scheduler_.OnNode(*std::move(node));
+    }
+    service_.Changed();
+  }
+  void OnSynced() override {
+    synced = true;
+    service_.OnViewSynced();
+  }
+  void OnTrouble(const Status& status) override { service_.OnTrouble("nodes", status); }
+
+  std::unique_ptr<WatchConnection> connection;
+  bool synced = false;
+
+ private:
+  PodSchedulerService& service_;
+  JsonParser parser_;
+};
+
+class PodSchedulerService::PodView : public WatchSink {
+ public:
+  explicit PodView(PodSchedulerService& service) : service_(service) {}
+
+  void OnChange(const Change& change) override {
+    const ObjectMeta& meta = change.meta;
+    if (change.kind == ChangeKind::kDeleted) {
+      service_.scheduler_.OnPodGone({meta.namespace_name, meta.name, meta.uid});
+    } else {
+      const Result<Pod> pod = ReadPod(parser_, change.object);
+      if (!pod.ok()) return OnTrouble(pod.status());
+      service_.scheduler_.OnPod(*pod);
+    }
+    service_.Changed();
+  }
+  void OnSynced() override {
+    synced = true;
+    service_.OnViewSynced();
+  }
+  void OnTrouble(const Status& status) override { service_.OnTrouble("pods", status); }
+
+  std::unique_ptr<WatchConnection> connection;
+  bool synced = false;
+
+ private:
+  PodSchedulerService& service_;
+  JsonParser parser_;
+};
+
+class PodSchedulerService::GroupView : public WatchSink {
+ public:
+  GroupView(PodSchedulerService& service, PodGroupApi api) : service_(service), api_(api) {}
+
+  void OnChange(const Change& change) override {
+    if (change.kind == ChangeKind::kDeleted) {
+      service_.scheduler_.OnPodGroupGone(api_, change.meta.Key());
+    } else {
+      const Result<PodGroup> group = ReadPodGroup(parser_, change.object);
+      if (!group.ok()) return OnTrouble(group.status());
+      service_.scheduler_.OnPodGroup(api_, *group);
+    }
+    service_.Changed();
+  }
+  void OnSynced() override {
+    synced = true;
+    service_.OnViewSynced();
+  }
+  void OnTrouble(const Status& status) override { service_.OnTrouble("PodGroups", status); }
+
+  bool synced = false;
+
+ private:
+  PodSchedulerService& service_;
+  const PodGroupApi api_;
+  JsonParser parser_;
+};
+
+struct PodSchedulerService::GroupWatch {
+  GroupWatch(PodSchedulerService& service, GroupResource of)
+      : resource(std::move(of.resource)), view(service, of.api) {}
+
+  const Resource resource;
+  GroupView view;
+  bool looked = false;  // whether it is served is known
+  std::unique_ptr<WatchConnection> connection;
+
+  // Without the resource there is nothing to wait for.
+  bool is_known() const { return looked && (connection == nullptr || view.synced); }
+};
+
+PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
+                                         PodSchedulerSettings settings, std::function<bool()> leads,
+                                         Log log)
+    : loop_(loop),
+      client_(client),
+      scheduler_(std::move(settings)),
+      leads_(std::move(leads)),
+      log_(std::move(log)),
+      nodes_(std::make_unique<NodeView>(*this)),
+      pods_(std::make_unique<PodView>(*this)) {
+  const auto watch = [&](const Resource& resource, const std::string& selector, auto& view) {
+    Client::WatchOptions options;
+    options.resource = resource;
+    options.settings.selector = selector;
+    auto connection = client_.Watch(std::move(options), view);
+    CHECK(connection.ok()) << connection.status();
+    view.connection = *std::move(connection);
+  };
+  watch(Nodes(), "", *nodes_);
+  // Finished pods use nothing.
+  watch(Pods(), "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed", *pods_);
+  for (GroupResource& resource : GroupResources()) {
+    groups_.push_back(std::make_unique<GroupWatch>(*this, std::move(resource)));
+  }
+  Discover();
+}
+
+PodSchedulerService::~PodSchedulerService() {
+  for (const auto& timer : {turn_, timer_, discover_}) {
+    if (timer) loop_.Cancel(*timer);
+  }
+}
+
+// Asks the API server, not its version, which PodGroups it has.
+void PodSchedulerService::Discover() {
+  discover_ = loop_.After(kDiscoverPeriod, [this] { Discover(); });
+  for (const auto& watch : groups_) {
+    if (watch->connection != nullptr) continue;
+    Result<Call> call = ListCall(watch->resource, "");
+    CHECK(call.ok());
+    call->target += "?limit=1";
+    const auto sent = client_.Send(*std::move(call), [this, &of = *watch](const Reply& reply) {
+      --under_way_;
+      OnDiscovered(of, reply);
+    });
+    under_way_ += sent.ok() ? 1 : 0;
+  }
+}
+
+void PodSchedulerService::OnDiscovered(GroupWatch& watch, const Reply& reply) {
+  if (draining_) return;
+  const bool served = reply.ok();
+  if (!served && reply.verdict.outcome != Outcome::kNotFound) {
+    OnTrouble("PodGroups", reply.verdict.status);
+  }
+  // An account that may not read them schedules without them.
+  const Outcome outcome = reply.verdict.outcome;
+  watch.looked =
+      watch.looked || served || outcome == Outcome::kNotFound || outcome == Outcome::kForbidden;
+  if (served) {
+    Client::WatchOptions options;
+    options.resource = watch.resource;
+    auto connection = client_.Watch(std::move(options), watch.view);
+    CHECK(connection.ok()) << connection.status();
+    watch.connection = *std::move(connection);
+  }
+  OnViewSynced();
+}
+
+void PodSchedulerService::OnViewSynced() {
+  if (synced_) return Changed();
+  const bool groups_known = std::all_of(groups_.begin(), groups_.end(),
+                                        [](const auto& watch) { return watch->is_known(); });
+  if (!nodes_->synced || !pods_->synced || !groups_known) return;
+  synced_ = true;
+  log_("scheduling pods on " + std::to_string(nodes_->connection->state().objects()) + " nodes; " +
+       std::to_string(pods_->connection->state().objects()) + " pods exist");
+  Changed();
+}
+
+void PodSchedulerService::OnTrouble(const std::string& what, const Status& status) {
+  Complain("the watch of " + what + ": " + status.message());
+}
+
+void PodSchedulerService::Complain(const std::string& line) {
+  if (line == complaint_) return;
+  complaint_ = line;
+  log_(line);
+}
+
+void PodSchedulerService::Changed() {
+  changed_ = true;
+  if (turn_ || !synced_) return;
+  turn_ = loop_.After(Duration(0), [this] {
+    turn_.reset();
+    Advance();
+  });
+}
+
+void PodSchedulerService::Advance() {
+  if (!leads_()) return;
+  // What is decided already goes first; the replies to it continue here.
+  SendActions();
+  if (draining_ || !unsent_.empty()) return;
+  changed_ = false;
+  const size_t reports = std::min(kMostReportsAtOnce, client_.room(TrafficClass::kStatus) / 2);
+  for (PodAction& action : scheduler_.Advance(io::MonotonicNow(), reports)) {
+    unsent_.push_back(std::move(action));
+  }
+  if (!scheduler_.trouble().empty()) Complain(scheduler_.trouble());
+  SendActions();
+  SetTimer();
+}
+
+void PodSchedulerService::SetTimer() {
+  if (timer_) loop_.Cancel(*timer_);
+  timer_.reset();
+  const std::optional<Instant> next = scheduler_.NextDeadline();
+  if (!next) return;
+  timer_ = loop_.After(std::max(Duration(0), *next - io::MonotonicNow()), [this] {
+    timer_.reset();
+    Changed();
+  });
+}
+
+void PodSchedulerService::SendActions() {
+  while (!unsent_.empty() && Send(unsent_.front())) unsent_.pop_front();
+}
+
+// Returns false when the queue of its class is full.
+bool PodSchedulerService::Send(const PodAction& action) {
+  Result<Call> call = CallFor(action, ApiTime());
+  if (!call.ok()) {
+    // A name of an object that no object can have: the server would not have it either.
+    Complain(call.status().message());
+    return true;
+  }
+  if (client_.room(call->traffic) == 0) return std::holds_alternative<ReportWait>(action);
+  const auto sent = client_.Send(*std::move(call), [this, action](const Reply& reply) {
+    --under_way_;
+    OnReply(action, reply);
+  });
+  under_way_ += sent.ok() ? 1 : 0;
+  return sent.ok();
+}
+
+void PodSchedulerService::OnReply(const PodAction& action, const Reply& reply) {
+  const Instant now = io::MonotonicNow();
+  const Outcome outcome = reply.verdict.outcome;
+  const bool expected = reply.ok() || outcome == Outcome::kNotFound ||
+                        outcome == Outcome::kConflict || outcome == Outcome::kDisruptionBudget;
+  if (!expected) Complain(reply.verdict.status.message());
+  if (const auto* bind = std::get_if<BindPod>(&action)) {
+    scheduler_.OnBind(bind->pod, BindResultOf(reply.verdict), reply.verdict.status.message(), now);
+  } else if (const auto* remove = std::get_if<RemovePod>(&action)) {
+    scheduler_.OnRemove(remove->pod, IsRemoved(reply.verdict), now);
+  } else if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
+    OnRead(*read, reply);
+  } else {
+    return;
+  }
+  Changed();
+}
+
+void PodSchedulerService::OnRead(const ReadPodAgain& read, const Reply& reply) {
+  if (reply.verdict.outcome == Outcome::kNotFound) return scheduler_.OnPodGone(read.pod);
+  if (!reply.ok()) return;  // it is read again
+  const PaddedString body(reply.body);
+  const Result<Pod> pod = ReadPod(parser_, body.view());
+  if (!pod.ok()) return Complain(pod.status().message());
+  if (pod->meta.uid == read.pod.uid) {
+    scheduler_.OnRead(*pod);
+  } else {
+    scheduler_.OnPodGone(read.pod);
+  }
+}
+
+void PodSchedulerService::Drain() {
+  draining_ = true;
+  std::erase_if(unsent_,
+                [](const PodAction& action) { return std::holds_alternative<ReportWait>(action); });
+}
+
+}  // namespace longhaul::engines::kubernetes

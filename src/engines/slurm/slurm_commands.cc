@@ -1,0 +1,67 @@
+#include "engines/slurm/slurm_commands.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "io/process/process.h"
+#include "io/process/program_output.h"
+
+namespace longhaul::engines::slurm {
+namespace {
+
+Result<std::string> Call(std::vector<std::string> argv) {
+  const std::string program = argv[0];
+  io::ProcessOptions options;
+  options.argv = std::move(argv);
+  options.environment = io::CurrentEnvironment();
+  Result<std::string> output = io::OutputOf(std::move(options), kCallLimit);
+  if (output.ok() || output.status().code() != Code::kNotFound) return output;
+  return NotFound(program + " is not in PATH: Slurm's programs are needed on this machine");
+}
+
+}  // namespace
+
+Result<std::string> Submit(std::vector<std::string> arguments, const std::string& script) {
+  arguments.push_back(script);
+  ASSIGN_OR_RETURN(const std::string output, Call(std::move(arguments)));
+  if (Trim(output).empty()) {
+    return FailedPrecondition("sbatch refused " + script + ", for the reason above");
+  }
+  return ParseSubmitted(output);
+}
+
+Result<std::vector<JobNow>> Query(const std::vector<std::string>& jobs) {
+  ASSIGN_OR_RETURN(const std::string output,
+                   Call({"squeue", "--noheader", "--states=all", "--jobs=" + Join(jobs, ","),
+                         "--format=" + std::string(kJobFormat) + "|end"}));
+  std::vector<JobNow> found;
+  for (const std::string_view line : Split(output, '\n')) {
+    if (Trim(line).empty()) continue;
+    if (!Trim(line).ends_with("|end")) return Unavailable("squeue's list is cut");
+    ASSIGN_OR_RETURN(JobNow now, ParseJobLine(line));
+    found.push_back(std::move(now));
+  }
+  // One of the jobs is the caller's own: an empty list is a failed call.
+  if (found.empty()) return Unavailable("squeue lists none of the jobs " + Join(jobs, ","));
+  return found;
+}
+
+Status Cancel(const std::vector<std::string>& jobs) {
+  if (jobs.empty()) return {};
+  std::vector<std::string> argv = {"scancel", "--quiet"};
+  argv.insert(argv.end(), jobs.begin(), jobs.end());
+  return Call(std::move(argv)).status();
+}
+
+Status Requeue(const std::string& job) { return Call({"scontrol", "requeue", job}).status(); }
+
+std::string AddressOfNode(const std::string& node) {
+  const Result<std::string> output = Call({"scontrol", "--oneliner", "show", "node", node});
+  if (!output.ok()) return "";
+  for (const std::string_view word : Split(*output, ' ')) {
+    if (word.starts_with("NodeAddr=")) return std::string(Trim(word.substr(9)));
+  }
+  return "";
+}
+
+}  // namespace longhaul::engines::slurm

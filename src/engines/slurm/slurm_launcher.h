@@ -1,0 +1,75 @@
+// The agents of a run on Slurm: started by srun in the first job, followed with squeue, and
+// replaced by further jobs (allocation.h).
+//
+// Files in RUN/slurm, on storage that all nodes share:
+//   first.sh, further.sh          the batch scripts
+//   output.log, agents-JOB.log    what they print
+//   join/NODE.token               for the agent of a node, where the controller has TLS; mode 0600
+//   fenced/NODE.JOB               the node has left the job: its agent ends
+//   ended                         the run has ended: all agents end
+//   first-job                     the number of the first job, which agents requeue if they cannot
+//                                 reach its controller any more
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engines/slurm/allocation.h"
+#include "engines/slurm/batch_script.h"
+#include "frontend/agent_launcher.h"
+#include "service/agent/work_queue.h"
+
+namespace longhaul::engines::slurm {
+
+struct LauncherOptions {
+  BatchOptions batch;
+  std::string first_job;  // SLURM_JOB_ID
+  std::string node;       // SLURMD_NODENAME
+  std::string address;    // of this node, for its agents
+  Duration poll_period = std::chrono::seconds(3);
+};
+
+class SlurmLauncher final : public frontend::AgentLauncher {
+ public:
+  explicit SlurmLauncher(LauncherOptions options);
+  ~SlurmLauncher() override;
+
+  std::string address() const override { return options_.address; }
+  Status Prepare(const std::string& directory) override;
+  Result<std::vector<std::string>> Command(const service::Endpoint& endpoint) override;
+  void Begin(io::EventLoop& loop, std::function<void(const std::string&)> show) override;
+  void End() override;
+
+  // Whether Slurm has taken the node of this process out of the job, which continues elsewhere.
+  bool lost() const { return lost_; }
+
+ private:
+  void Poll();
+  void Take(const std::vector<JobNow>& jobs);
+  void Carry(const Allocation::Orders& orders);
+  void AskFor(uint32_t nodes);
+  void Show(const std::string& text) {
+    if (show_) show_(text);
+  }
+
+  const LauncherOptions options_;
+  const std::string directory_;  // RUN/slurm
+  service::Endpoint endpoint_;
+  Allocation allocation_;
+  io::EventLoop* loop_ = nullptr;
+  std::function<void(const std::string&)> show_;
+  std::unique_ptr<service::WorkQueue> calls_;  // of Slurm's programs, which block
+  bool ended_ = false;
+  bool lost_ = false;    // this process's node has left the job
+  bool silent_ = false;  // Slurm's controller did not answer the last time
+};
+
+// The path of the mark that ends the agent of a node of a job.
+std::string FencePath(const std::string& run_directory, const Place& place);
+std::string EndedPath(const std::string& run_directory);
+std::string FirstJobPath(const std::string& run_directory);
+std::string JoinTokenPath(const std::string& run_directory, const std::string& node);
+
+}  // namespace longhaul::engines::slurm

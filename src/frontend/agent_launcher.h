@@ -1,0 +1,35 @@
+// Agents of a run that another system starts, on its machines: Slurm, for example.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/event_loop.h"
+#include "service/client/endpoint.h"
+
+namespace longhaul::frontend {
+
+// All calls come from the thread of the loop. The launcher outlives the run.
+class AgentLauncher {
+ public:
+  virtual ~AgentLauncher() = default;
+
+  // The address of this machine that the agents reach: the controller listens there.
+  virtual std::string address() const = 0;
+
+  // Called once, before the controller starts. `directory` will be its state directory.
+  virtual Status Prepare(const std::string& directory) = 0;
+
+  // Returns the command (argv) that starts the agents and ends when they have ended. Called when
+  // the controller answers for the first time, and when the command has ended before the run.
+  virtual Result<std::vector<std::string>> Command(const service::Endpoint& endpoint) = 0;
+
+  // Follows the machines from now on, until End. `show` prints a line for the user.
+  virtual void Begin(io::EventLoop& loop, std::function<void(const std::string& text)> show) = 0;
+  // The run ends, or has failed: gives back what was taken. May be called more than once.
+  virtual void End() = 0;
+};
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,31 @@
+"""Objects of the Kubernetes API for tests."""
+
+import json
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GPU = "nvidia.com/gpu"
+POD_GROUP_DEFINITION = json.loads((ROOT / "bench" / "kubernetes" /
+                                   "pod_group_crd.json").read_text())
+
+
+def gpu_node(name, leaf="leaf", gpus=8):
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
+    return {"metadata": {"name": name, "labels": {"network.topology.nvidia.com/leaf": leaf}},
+            "status": {"capacity": amounts, "allocatable": amounts,
+                       "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def gpu_pod(name, gpus=1, group=None, scheduler="longhaul", priority=None):
+    spec = {"schedulerName": scheduler, "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "main", "image": "none",
+                            "resources": {"limits": {GPU: str(gpus)}}}]}
+    if priority:
+        spec["priorityClassName"] = priority
+    labels = {"scheduling.x-k8s.io/pod-group": group} if group else {}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def pod_group(name, least):
+    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+            "metadata": {"name": name}, "spec": {"minMember": least}}

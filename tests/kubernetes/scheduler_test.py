@@ -1,0 +1,299 @@
+"""`longhaul kube schedule` with the real kube-apiserver.
+
+  scheduler_test.py LONGHAUL
+
+LONGHAUL is the built program; longhaul-kube is beside it. Nodes are objects of the API, pods are
+never run. Skipped, with a line, where tools/kubernetes_environment has not built the programs.
+LONGHAUL_KUBERNETES_SEEDS says with how many seeds the scheduler is killed (standard: 4).
+"""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from api_server import ROOT, ApiServer, folder_for, programs_or_skip
+from kubernetes_objects import gpu_node, gpu_pod, pod_group, POD_GROUP_DEFINITION
+
+LONGHAUL = None
+GPU = "nvidia.com/gpu"
+WAIT_SECONDS = 60
+
+
+def wait_for(done, what):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not done():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {WAIT_SECONDS} s")
+        time.sleep(0.05)
+
+
+class Scheduler:
+    """The scheduler as a process; its output is in a file."""
+
+    def __init__(self, server, *words, kubeconfig=None):
+        self.log = server.folder / f"scheduler-{time.monotonic_ns()}.log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [LONGHAUL, "kube", "schedule", "--kubeconfig", kubeconfig or server.kubeconfig,
+                 *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=20)
+
+
+class SchedulerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        binaries = programs_or_skip("kube-apiserver", "etcd")
+        cls.server = cls.enterClassContext(ApiServer(
+            binaries, folder_for(cls), flags=["--runtime-config=scheduling.k8s.io/v1beta1=true",
+                                          "--feature-gates=GenericWorkload=true"]))
+        cls.server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                        POD_GROUP_DEFINITION)
+        wait_for(lambda: cls.server.is_served("/apis/scheduling.x-k8s.io/v1alpha1"),
+                 "the definition of PodGroups")
+
+    def setUp(self):
+        self.addCleanup(self.remove_all)
+
+    def remove_all(self):
+        for pod in self.pods().values():
+            self.server.call("DELETE", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}",
+                             {"gracePeriodSeconds": 0}, allowed=(200, 404))
+        for group in self.server.items("/apis/scheduling.x-k8s.io/v1alpha1/podgroups"):
+            self.server.call("DELETE", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/"
+                             f"podgroups/{group['metadata']['name']}")
+        for node in self.server.items("/api/v1/nodes"):
+            self.server.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+
+    def add_nodes(self, count, **more):
+        for i in range(count):
+            self.server.call("POST", "/api/v1/nodes", gpu_node(f"n{i}", leaf=f"leaf{i // 2}"))
+            self.server.call("PATCH", f"/api/v1/nodes/n{i}/status",
+                             {"status": gpu_node(f"n{i}", **more)["status"]})
+
+    def add_pod(self, name, gpus=1, **more):
+        self.server.call("POST", "/api/v1/namespaces/default/pods", gpu_pod(name, gpus, **more))
+
+    def add_gang(self, name, size, gpus=1):
+        self.server.call("POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
+                         pod_group(name, size))
+        for i in range(size):
+            self.add_pod(f"{name}-{i}", gpus, group=name)
+
+    def pods(self):
+        return {pod["metadata"]["name"]: pod
+                for pod in self.server.items("/api/v1/namespaces/default/pods")}
+
+    def node_of(self, name):
+        return self.pods()[name]["spec"].get("nodeName", "")
+
+    def wait_for_node(self, *names):
+        def bound():
+            pods = self.pods()
+            return all(pods[name]["spec"].get("nodeName") for name in names)
+        wait_for(bound, f"binding of {', '.join(names)}")
+
+    def message(self, name):
+        for condition in self.pods()[name]["status"].get("conditions", []):
+            if condition["type"] == "PodScheduled":
+                return condition.get("message", "")
+        return ""
+
+    def test_binds_pods_and_gangs_and_says_why_others_wait(self):
+        self.add_nodes(4)
+        self.add_gang("gang", 4, gpus=4)
+        self.add_pod("single", gpus=8)
+        self.add_pod("large", gpus=16)
+        self.add_pod("foreign", gpus=1, scheduler="default-scheduler")
+        with Scheduler(self.server, "--no-leader-election") as scheduler:
+            self.wait_for_node("gang-0", "gang-1", "gang-2", "gang-3", "single")
+            leaves = {int(self.node_of(f"gang-{i}")[1:]) // 2 for i in range(4)}
+            self.assertEqual(len(leaves), 1)
+            wait_for(lambda: self.message("large"), "a message")
+            self.assertIn("Longhaul cannot place it", self.message("large"))
+            self.assertEqual(self.node_of("foreign"), "")
+            ranks = [self.pods()[f"gang-{i}"]["metadata"]["annotations"]["longhaul.dev/rank"]
+                     for i in range(4)]
+            self.assertEqual(ranks, ["0", "1", "2", "3"])
+            self.assertEqual(scheduler.end(), 0, scheduler.log.read_text())
+
+    def test_preempts_through_the_eviction_interface(self):
+        self.server.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
+                         {"metadata": {"name": "high"}, "value": 1000}, allowed=(201, 409))
+        self.add_nodes(1)
+        self.add_pod("low", gpus=8)
+        with Scheduler(self.server, "--no-leader-election"):
+            self.wait_for_node("low")
+            self.add_pod("high", gpus=8, priority="high")
+            # No kubelet ends the pod: the API server waits for one, as for a real one.
+            wait_for(lambda: "deletionTimestamp" in self.pods()["low"]["metadata"], "eviction")
+            low = self.pods()["low"]
+            self.assertIn("DisruptionTarget",
+                          [each["type"] for each in low["status"]["conditions"]])
+            self.assertEqual(self.node_of("high"), "")
+            self.server.call("DELETE", "/api/v1/namespaces/default/pods/low",
+                             {"gracePeriodSeconds": 0})
+            self.wait_for_node("high")
+
+    def test_schedules_gangs_of_kubernetes_own_groups(self):
+        self.add_nodes(4)
+        groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+        key = "network.topology.nvidia.com/leaf"
+        self.server.call("POST", groups, {
+            "metadata": {"name": "own"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
+                     "schedulingConstraints": {"topology": [{"key": key}]}}})
+        self.addCleanup(self.server.call, "PATCH", f"{groups}/own",
+                        {"metadata": {"finalizers": None}}, (200, 404))
+        self.addCleanup(self.server.call, "DELETE", f"{groups}/own", None, (200, 404))
+        for i in range(3):
+            pod = gpu_pod(f"own-{i}", gpus=3)
+            pod["spec"]["schedulingGroup"] = {"podGroupName": "own"}
+            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+        with Scheduler(self.server, "--no-leader-election"):
+            wait_for(lambda: "3 of the 4 pods" in self.message("own-0"), "a message")
+            pod = gpu_pod("own-3", gpus=3)
+            pod["spec"]["schedulingGroup"] = {"podGroupName": "own"}
+            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+            names = [f"own-{i}" for i in range(4)]
+            self.wait_for_node(*names)
+            self.assertEqual(len({int(self.node_of(name)[1:]) // 2 for name in names}), 1)
+
+    def test_schedules_the_pods_of_jobs_and_deployments(self):
+        programs_or_skip("kube-controller-manager")
+        self.add_nodes(2)
+        self.server.run("kube-controller-manager", f"--kubeconfig={self.server.kubeconfig}",
+                        "--leader-elect=false", "--authentication-skip-lookup",
+                        "--secure-port=0",
+                        "--controllers=job-controller,deployment-controller,replicaset-controller")
+        _, manager = self.server.processes.pop()
+        self.addCleanup(manager.wait)
+        self.addCleanup(manager.kill)
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": gpu_pod("", 2)["spec"]}
+        self.server.call("POST", "/apis/apps/v1/namespaces/default/deployments", {
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                     "template": template}})
+        job = json.loads(json.dumps(template))
+        job["metadata"]["labels"] = {"app": "job"}
+        job["spec"]["restartPolicy"] = "Never"
+        self.server.call("POST", "/apis/batch/v1/namespaces/default/jobs", {
+            "metadata": {"name": "job"},
+            "spec": {"parallelism": 2, "completions": 2, "template": job}})
+
+        def bound(app):
+            return [pod["metadata"]["name"] for pod in self.pods().values()
+                    if pod["metadata"]["labels"]["app"] == app and pod["spec"].get("nodeName")
+                    and "deletionTimestamp" not in pod["metadata"]]
+        with Scheduler(self.server, "--no-leader-election"):
+            wait_for(lambda: len(bound("web")) == 3 and len(bound("job")) == 2, "binds")
+            lost = bound("web")[0]
+            self.server.call("DELETE", f"/api/v1/namespaces/default/pods/{lost}",
+                             {"gracePeriodSeconds": 0})
+            wait_for(lambda: len(bound("web")) == 3 and lost not in bound("web"), "the replacement")
+        for path in ("apps/v1/namespaces/default/deployments/web",
+                     "batch/v1/namespaces/default/jobs/job"):
+            self.server.call("DELETE", f"/apis/{path}", {"propagationPolicy": "Orphan"})
+
+    def test_of_two_instances_the_second_takes_over(self):
+        self.add_nodes(1)
+        with Scheduler(self.server) as first:
+            wait_for(lambda: "this instance leads" in first.log.read_text(), "a leader")
+            with Scheduler(self.server) as second:
+                self.add_pod("one")
+                self.wait_for_node("one")
+                self.assertNotIn("leads", second.log.read_text())
+                self.assertEqual(first.end(), 0)
+                self.add_pod("two")
+                self.wait_for_node("two")
+                self.assertIn("this instance leads", second.log.read_text())
+
+    def test_no_gang_is_partly_bound_after_kills(self):
+        first = int(os.environ.get("LONGHAUL_KUBERNETES_SEED", "1"))
+        for seed in range(first, first + int(os.environ.get("LONGHAUL_KUBERNETES_SEEDS", "4"))):
+            with self.subTest(seed=seed):
+                self.run_with_kills(random.Random(seed))
+                self.remove_all()
+
+    def run_with_kills(self, rng):
+        nodes = rng.randint(3, 6)
+        self.add_nodes(nodes)
+        gangs = {f"g{i}": rng.randint(2, 8) for i in range(rng.randint(4, 8))}
+        gpus = {name: rng.choice([1, 2, 4, 8]) for name in gangs}
+        for name, size in gangs.items():
+            self.add_gang(name, size, gpus[name])
+        # Two schedulers at a time, as when a paused leader goes on: the server decides.
+        with Scheduler(self.server, "--no-leader-election") as other:
+            for _ in range(rng.randint(1, 4)):
+                with Scheduler(self.server, "--no-leader-election") as scheduler:
+                    time.sleep(rng.uniform(0, 0.25))
+                    scheduler.process.kill()
+                if rng.random() < 0.5:
+                    other.process.kill()
+            if rng.random() < 0.25:
+                self.server.restart_server()
+        with Scheduler(self.server, "--no-leader-election"):
+            self.wait_until_at_rest()
+            self.check_at_rest(gangs, gpus)
+
+    def wait_until_at_rest(self):
+        """No pod has changed for two seconds."""
+        last, since = None, time.monotonic()
+        deadline = time.monotonic() + 2 * WAIT_SECONDS
+        while time.monotonic() - since < 2:
+            self.assertLess(time.monotonic(), deadline, "the pods do not come to rest")
+            now = {name: (pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp"))
+                   for name, pod in self.pods().items()}
+            # What the kubelet would do with an evicted pod.
+            for name, (_, ending) in now.items():
+                if ending:
+                    self.server.call("DELETE", f"/api/v1/namespaces/default/pods/{name}",
+                                     {"gracePeriodSeconds": 0}, allowed=(200, 404))
+            if now != last:
+                last, since = now, time.monotonic()
+            time.sleep(0.1)
+
+    def check_at_rest(self, gangs, gpus):
+        pods = self.pods()
+        used = collections.Counter()
+        for name, size in gangs.items():
+            bound = 0
+            for i in range(size):
+                node = pods.get(f"{name}-{i}", {"spec": {}})["spec"].get("nodeName")
+                bound += 1 if node else 0
+                used[node] += gpus[name] if node else 0
+            self.assertIn(bound, (0, size), f"{name} of {size} is partly bound")
+        over = {node: sum_ for node, sum_ in used.items() if node and sum_ > 8}
+        self.assertEqual(over, {}, "nodes with more than their eight accelerators")
+
+    def test_wrong_credentials_are_an_error_of_one_line(self):
+        wrong = self.server.folder / "wrong"
+        wrong.write_text("nothing: here\n")
+        done = subprocess.run([LONGHAUL, "kube", "schedule", "--kubeconfig", wrong],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(str(wrong), done.stderr)
+
+
+if __name__ == "__main__":
+    LONGHAUL = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=sys.argv[:1])
