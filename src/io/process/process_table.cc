@@ -38,8 +38,9 @@ std::optional<ProcessRow> ParseProcessRow(std::string_view stat) {
   const auto session = Number(fields[kSession]);
   const auto threads = Number(fields[kThreads]);
   if (!process || !parent || !session || !threads) return std::nullopt;
+  const bool still = fields[0].find_first_of("TtZX") == 0;
   return ProcessRow{static_cast<pid_t>(*process), static_cast<pid_t>(*parent),
-                    static_cast<pid_t>(*session), *threads};
+                    static_cast<pid_t>(*session), *threads, still};
 }
 
 std::vector<ProcessRow> ListProcesses() {

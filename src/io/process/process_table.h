@@ -16,6 +16,7 @@ struct ProcessRow {
   pid_t parent = 0;
   pid_t session = 0;
   uint64_t threads = 0;
+  bool still = false;  // it is stopped or has ended: it starts no others
 
   friend bool operator==(const ProcessRow&, const ProcessRow&) = default;
 };

@@ -28,6 +28,16 @@ TEST(ProcessRow, IsReadWhateverTheNameHolds) {
   }
 }
 
+TEST(ProcessRow, SaysWhetherTheProcessCanStartOthers) {
+  const std::string rest = " 7 42 41 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 13 0 5000 1000000\n";
+  for (const char state : {'T', 't', 'Z', 'X'}) {
+    EXPECT_TRUE(ParseProcessRow(std::string("42 (sh) ") + state + rest)->still) << state;
+  }
+  for (const char state : {'R', 'S', 'D', 'I'}) {
+    EXPECT_FALSE(ParseProcessRow(std::string("42 (sh) ") + state + rest)->still) << state;
+  }
+}
+
 TEST(ProcessRow, IsNothingForAnotherText) {
   for (const char* text : {"", "42", "42 (sh)", "42 (sh) S", "42 (sh) S 7 42 41 0 -1",
                            "x (sh) S 7 42 41 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 13 0"}) {

@@ -22,8 +22,8 @@ constexpr Duration kListPeriod = std::chrono::seconds(5);
 // The same for jobs with a limit of memory, whose growth no cheap look shows.
 constexpr Duration kMemoryPeriod = std::chrono::seconds(1);
 
-// Passes of stopping what starts processes without end. Two are the rule: one that stops, one that
-// finds nothing new.
+// Passes of stopping what starts processes without end. Two or three are the rule: one that stops,
+// and one that finds all of them stopped. A process in an uninterruptible wait does not stop.
 constexpr int kStopPasses = 20;
 
 ReachedLimit TooManyTasks(const JobLimits& limits) {
@@ -168,21 +168,24 @@ class CountedIsolation final : public JobIsolation {
   }
 
   // Stopped before any is killed: a stopped process starts no others, and each one's parent is
-  // still there, by which it is found. Every pass stops the parents of what the next one finds.
+  // still there, by which it is found. A signal takes effect a moment later, until when the process
+  // may have started another or have begun a session: what counts is the state that is listed.
   std::vector<pid_t> Kill(const AttemptId& attempt) override {
     const auto found = attempts_.find(attempt);
     if (found == attempts_.end()) return {};
-    std::map<pid_t, io::ProcessRow> stopped;
+    std::vector<io::ProcessRow> rows;
     for (int pass = 0; pass < kStopPasses; ++pass) {
-      const size_t before = stopped.size();
-      for (const io::ProcessRow& row : Rows(attempt, found->second)) {
-        if (!stopped.contains(row.process) && Signal(row, SIGSTOP)) stopped[row.process] = row;
+      rows = Rows(attempt, found->second);
+      bool all_still = true;
+      for (const io::ProcessRow& row : rows) {
+        all_still = all_still && row.still;
+        if (!row.still) (void)Signal(row, SIGSTOP);
       }
-      if (stopped.size() == before) break;
+      if (all_still) break;
     }
     std::vector<pid_t> killed;
-    for (const auto& [process, row] : stopped) {
-      if (Signal(row, SIGKILL)) killed.push_back(process);
+    for (const io::ProcessRow& row : rows) {
+      if (Signal(row, SIGKILL)) killed.push_back(row.process);
     }
     return killed;
   }
