@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "io/clock.h"
 #include "io/files/direct_file.h"
@@ -28,6 +29,7 @@
 #include "service/agent/python/torch_version.h"
 #include "service/client/endpoint.h"
 #include "service/http/web_origin.h"
+#include "service/security/external_identity.h"
 #include "service/trainer_program.h"
 
 namespace longhaul::service {
@@ -101,12 +103,23 @@ bool IsRemote(const std::string& address) {
   return !IsLoopback(host);
 }
 
+// Reads the file at each attempt to join: the issuer of an external token replaces it in time.
+Result<std::string> ReadJoinToken(const AgentOptions& options) {
+  if (!options.external_join_token) return ReadToken(options.join_token_file);
+  const Result<std::string> text = io::ReadText(options.join_token_file, kMostSignedTokenBytes + 1);
+  if (!text.ok()) return text.status().WithContext("the join token");
+  std::string token(Trim(*text));
+  if (IsSignedToken(token)) return token;
+  return InvalidArgument("the join token in " + options.join_token_file +
+                         " is no JSON Web Token, expected the token of an external identity");
+}
+
 // Joins if this is the first start with a join token. Refuses to be reached from outside, or to
 // connect to a controller elsewhere, without a certificate.
 Result<Credentials> OpenCredentials(const AgentOptions& options) {
   Result<AgentIdentity> identity = ReadIdentity(options.state_directory);
   if (identity.status().code() == Code::kNotFound && !options.join_token_file.empty()) {
-    ASSIGN_OR_RETURN(const std::string token, ReadToken(options.join_token_file));
+    ASSIGN_OR_RETURN(const std::string token, ReadJoinToken(options));
     RETURN_IF_ERROR(JoinCluster({options.controller, options.node, token, options.ca_file},
                                 options.state_directory));
     identity = ReadIdentity(options.state_directory);

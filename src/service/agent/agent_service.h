@@ -38,9 +38,13 @@
 namespace longhaul::service {
 
 struct AgentOptions {
-  std::string controller;             // "HOST:PORT" for agents
-  std::string token_file;             // of a controller on this machine without TLS; may be empty
-  std::string join_token_file;        // for the first start with a controller that has TLS
+  std::string controller;       // "HOST:PORT" for agents
+  std::string token_file;       // of a controller on this machine without TLS; may be empty
+  std::string join_token_file;  // for the first start with a controller that has TLS
+  // The join token is one of an external identity (service/security/external_identity.h), which
+  // needs ca_file. Its issuer writes the file and decides who may read it, so that the file's mode
+  // and owner are not checked: a volume of Kubernetes has links, and files of root.
+  bool external_join_token = false;
   std::string ca_file;                // verifies it then; empty: the join token does
   std::string node;                   // this node's name: 1 to 63 of a-z, 0-9 and '-'
   uint32_t slots = 1;                 // how many workers this node can run

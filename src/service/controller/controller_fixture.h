@@ -28,6 +28,7 @@ class ControllerTest : public testing::Test {
     ControllerServiceOptions options;
     options.state_directory = directory_;
     options.heartbeat_period = heartbeat_period_;
+    options.external = external_;
     options.prepare = [this](const SubmissionRequest& request) -> Result<proto::JobsSubmitted> {
       if (request.job == "bad") return InvalidArgument("job:1: a bad job");
       proto::JobsSubmitted submitted;
@@ -62,6 +63,7 @@ class ControllerTest : public testing::Test {
   std::string directory_;
   Duration heartbeat_period_ = std::chrono::milliseconds(50);
   int jobs_ = 0;
+  std::shared_ptr<ExternalIdentity> external_;
   std::string secret_;  // in the environment of jobs; empty: they have none
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<RestClient> client_;

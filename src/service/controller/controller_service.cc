@@ -143,6 +143,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   rest_options.address = options.rest;
   rest_options.behind_proxy = options.behind_proxy;
   rest_options.admission = admission_.get();
+  rest_options.external = options.external;
   PrepareJob prepare = options.prepare;
   if (!prepare) {
     auto submission =
@@ -177,6 +178,7 @@ Status ControllerService::OpenTls(const ControllerServiceOptions& options,
     const std::string hosts[] = {rest.host, agents.host};
     AgentAdmissionOptions admission;
     admission.directory = directory;
+    admission.external = options.external;
     ASSIGN_OR_RETURN(admission.server, LoadServerTls(*paths, hosts, io::Now()));
     ASSIGN_OR_RETURN(admission_, AgentAdmission::Open(admission, *audit_, io::Now()));
   }

@@ -13,6 +13,7 @@
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_server.h"
+#include "service/security/external_identity.h"
 #include "service/security/token_store.h"
 
 namespace longhaul::service {
@@ -30,6 +31,9 @@ struct ControllerServiceOptions {
   std::function<void()> kill_controller;  // see CoreLoopOptions
   std::function<void(const Status&)> on_violation;
   PrepareJob prepare;  // empty: submission.h. Tests make their own jobs.
+  // Whose tokens are accepted besides the controller's own: those of REST callers, and with TLS
+  // those of agents that join. Shared by both servers. None: no others.
+  std::shared_ptr<ExternalIdentity> external;
 };
 
 class ControllerService {

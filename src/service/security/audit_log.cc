@@ -37,7 +37,7 @@ AuditEntry RefusedEntry(const std::string& from, const std::string& did, int sta
 std::string AuditLine(const AuditEntry& entry, uint64_t unlogged, Instant now) {
   nlohmann::ordered_json json = {{"at", ToString(now)}};
   if (!entry.who.name.empty()) {
-    json["who"] = entry.who.name;
+    json["who"] = Printable(entry.who.name, kLongestText);
     json["role"] = NameOf(entry.who.role);
   }
   json["from"] = Printable(entry.from, kLongestText);

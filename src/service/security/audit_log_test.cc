@@ -51,6 +51,10 @@ TEST(AuditLine, IsOneLineWhateverTheClientSends) {
   EXPECT_EQ(json["who"], "alice");
   EXPECT_EQ(json["role"], "operate");
   EXPECT_EQ(json["unlogged"], 3);
+  // The name of an external identity is a text from outside, too.
+  entry.who.name = "a\xff\n" + std::string(1000, 'x');
+  const Json other = Json::parse(AuditLine(entry, 0, kNow));
+  EXPECT_EQ(other["who"].get<std::string>().substr(0, 10), "a\\xff\\x0ax");
 }
 
 TEST(AuditLine, NamesNobodyWhereNobodyWasIdentified) {

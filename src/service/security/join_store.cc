@@ -69,4 +69,11 @@ Status JoinStore::Use(const std::string& secret, const std::string& node, Instan
   return Replace(std::move(changed));
 }
 
+Status JoinStore::NoteJoined(const std::string& node) {
+  const std::lock_guard lock(mutex_);
+  JoinTable changed = table_;
+  if (!changed.NoteJoined(node)) return {};
+  return Replace(std::move(changed));
+}
+
 }  // namespace longhaul::service

@@ -32,6 +32,8 @@ class JoinStore {
                              Instant expires, Instant now);
   // JoinTable::Use, durable.
   Status Use(const std::string& secret, const std::string& node, Instant now);
+  // JoinTable::NoteJoined, durable.
+  Status NoteJoined(const std::string& node);
 
  private:
   JoinStore(std::string path, JoinTable table) : path_(std::move(path)), table_(std::move(table)) {}

@@ -42,6 +42,8 @@ class JoinTable {
   // Uses the token up for this node. Returns kUnauthenticated if the secret is unknown, expired or
   // used, and kPermissionDenied if it is for another node or the node needs a token of its own.
   Status Use(std::string_view secret, const std::string& node, Instant now);
+  // Records that a node has joined by other means. Returns whether that is new.
+  bool NoteJoined(const std::string& node) { return joined_.insert(node).second; }
 
   const std::vector<JoinToken>& tokens() const { return tokens_; }
   const std::set<std::string>& joined() const { return joined_; }

@@ -14,6 +14,7 @@
 #include "service/agent/identity/controller_credentials.h"
 #include "service/agent/identity/pinned_authority.h"
 #include "service/security/certificate.h"
+#include "service/security/external_identity.h"
 #include "service/security/join_store.h"
 
 namespace longhaul::service {
@@ -62,6 +63,17 @@ Result<AgentIdentity> CallJoin(const std::string& controller, const std::string&
   return next;
 }
 
+// The secret of the token that is presented, and the fingerprint in it, if it has one.
+Result<JoinTokenText> SplitToken(const JoinOptions& options) {
+  const std::string token(Trim(options.token));
+  if (!IsSignedToken(token)) return ParseJoinToken(token);
+  if (!options.ca_file.empty()) return JoinTokenText{token, ""};
+  return InvalidArgument(
+      "this join token is a JSON Web Token, which has no fingerprint of the controller's "
+      "authority: "
+      "name the file of the authority (ca.crt of the controller) with --ca-file");
+}
+
 }  // namespace
 
 Result<AgentIdentity> ReadIdentity(const std::string& directory) {
@@ -80,7 +92,7 @@ Result<AgentIdentity> ReadIdentity(const std::string& directory) {
 }
 
 Status JoinCluster(const JoinOptions& options, const std::string& directory) {
-  ASSIGN_OR_RETURN(const JoinTokenText token, ParseJoinToken(options.token));
+  ASSIGN_OR_RETURN(const JoinTokenText token, SplitToken(options));
   AgentIdentity present;
   if (options.ca_file.empty()) {
     ASSIGN_OR_RETURN(present.authority, FetchAuthority(options.controller, token.fingerprint));

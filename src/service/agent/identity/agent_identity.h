@@ -28,7 +28,9 @@ Result<AgentIdentity> ReadIdentity(const std::string& directory);
 struct JoinOptions {
   std::string controller;  // "HOST:PORT"
   std::string node;
-  std::string token;    // text of a join token
+  // Text of a join token of the controller, or a token of an external identity that it accepts
+  // (service/security/external_identity.h), which needs a ca_file.
+  std::string token;
   std::string ca_file;  // empty: the authority is fetched and compared with the token's fingerprint
 };
 

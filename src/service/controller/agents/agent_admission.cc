@@ -16,13 +16,19 @@ Result<std::unique_ptr<AgentAdmission>> AgentAdmission::Open(const AgentAdmissio
   return made;
 }
 
-// A join token admits a new node and is used up. A certificate that is still valid admits only its
-// own node, for a renewal.
+// A join token of the controller admits a new node and is used up. One of an external identity may
+// be presented again: an agent that starts again in the same place has no other. A certificate that
+// is still valid admits only its own node, for a renewal.
 Status AgentAdmission::Authorize(const proto::JoinRequest& request, const std::string& certificate,
                                  Instant now) {
   if (!IsNodeName(request.node())) {
     return InvalidArgument("a node's name has 1 to 63 of a-z, 0-9 and '-', not " +
                            Printable(request.node(), 70));
+  }
+  if (options_.external != nullptr && IsSignedToken(request.token())) {
+    RETURN_IF_ERROR(options_.external->Node(request.token(), request.node(), now));
+    // So a join token for any node cannot take the name of this one.
+    return tokens_->NoteJoined(request.node());
   }
   if (!request.token().empty()) return tokens_->Use(request.token(), request.node(), now);
   if (certificate.empty()) {

@@ -14,6 +14,7 @@
 #include "proto/commands.pb.h"
 #include "service/security/audit_log.h"
 #include "service/security/certificate.h"
+#include "service/security/external_identity.h"
 #include "service/security/join_store.h"
 #include "service/security/tls_files.h"
 
@@ -23,6 +24,9 @@ struct AgentAdmissionOptions {
   std::string directory;  // the controller's
   ServerTls server;
   Duration validity = std::chrono::hours(24 * 30);  // of an agent's certificate
+  // Decides about join tokens of its form. Shared with the REST server. None: there are no others
+  // than the controller's.
+  std::shared_ptr<ExternalIdentity> external;
 };
 
 class AgentAdmission {

@@ -17,6 +17,7 @@
 #include "service/controller/rest/rest_api.h"
 #include "service/http/http_server.h"
 #include "service/security/audit_log.h"
+#include "service/security/external_identity.h"
 
 namespace longhaul::service {
 
@@ -25,6 +26,9 @@ struct RestServerOptions {
   // A proxy on this machine is in front of the server, so Host may be any name.
   bool behind_proxy = false;
   AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the server
+  // Identifies callers by tokens of its form. Shared with the admission of agents. None: there are
+  // no tokens but the controller's.
+  std::shared_ptr<ExternalIdentity> external;
   HttpLimits limits;
 };
 
@@ -75,6 +79,7 @@ class RestServer : private HttpHandler {
     std::optional<ApiResponse> refusal;
   };
   Caller Authorize(const HttpRequest& request) const;
+  Result<Identity> Identify(const std::string& token) const;
   std::optional<ApiResponse> RefusalOf(const HttpRequest& request, Identity& who) const;
   // Writes what a request did, or why it was refused, to the audit log. Leaves out reads that
   // anybody with its role may do.

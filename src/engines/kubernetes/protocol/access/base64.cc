@@ -49,4 +49,23 @@ std::string EncodeBase64(std::string_view bytes) {
   return text;
 }
 
+std::string EncodeBase64Url(std::string_view bytes) {
+  std::string text = EncodeBase64(bytes);
+  while (text.ends_with('=')) text.pop_back();
+  std::replace(text.begin(), text.end(), '+', '-');
+  std::replace(text.begin(), text.end(), '/', '_');
+  return text;
+}
+
+// Whatever the lenient decoder accepts beyond the one text of these bytes is refused by comparison.
+std::optional<std::string> DecodeBase64Url(std::string_view text) {
+  std::string standard(text);
+  std::replace(standard.begin(), standard.end(), '-', '+');
+  std::replace(standard.begin(), standard.end(), '_', '/');
+  standard.append((4 - standard.size() % 4) % 4, '=');
+  std::optional<std::string> decoded = DecodeBase64(standard);
+  if (!decoded || EncodeBase64Url(*decoded) != text) return std::nullopt;
+  return decoded;
+}
+
 }  // namespace longhaul::engines::kubernetes
