@@ -1,24 +1,14 @@
 #include "bin/controller_command.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/time.h"
 #include "io/clock.h"
-#include "io/fd.h"
 #include "io/files/private_files.h"
-#include "io/log/log.h"
-#include "io/process/process.h"
-#include "service/controller/controller_service.h"
+#include "service/controller/controller_main.h"
 #include "service/security/tls_files.h"
 
 namespace longhaul::bin {
@@ -29,76 +19,12 @@ struct Options {
   pid_t parent = 0;  // 0: none
 };
 
-// After the death of the front end: for the jobs to end with a last checkpoint, and at most for
-// all.
-constexpr Duration kOrphanLimit = std::chrono::minutes(5);
-constexpr unsigned kOrphanEndSeconds = 360;
-
-sigset_t EndingSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGHUP);
-  return set;
-}
-
-enum class End { kAsked, kParentEnded };
-
-// Blocks until one of the signals, which must be blocked, arrives, or the parent ends. Without a
-// valid `parent` only a signal counts.
-End AwaitEnd(const sigset_t& ending, const io::Fd& parent) {
-  const io::Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
-  pollfd wanted[2] = {{signals.get(), POLLIN, 0}, {parent.get(), POLLIN, 0}};
-  while (::poll(wanted, 2, -1) < 0) {
-  }
-  return wanted[0].revents != 0 ? End::kAsked : End::kParentEnded;
-}
-
 int RunController(Options options) {
   if (options.service.state_directory.empty()) {
     std::fprintf(stderr, "longhaul: --state-dir is required\n");
     return kExitUsage;
   }
-  io::MakeFilesPrivate();
-  ::prctl(PR_SET_NAME, "longhaul-ctrl");
-  // Before any thread exists, so that all inherit the mask and one place waits for the signals.
-  const sigset_t ending = EndingSignals();
-  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  io::Fd parent;
-  if (options.parent != 0) {
-    Result<io::Fd> opened = io::OpenParent(options.parent);
-    if (!opened.ok()) {
-      Fail(opened.status());
-      return kExitFailure;
-    }
-    parent = *std::move(opened);
-  }
-  options.service.kill_controller = [] { ::kill(::getpid(), SIGKILL); };
-  options.service.on_violation = [](const Status& violation) {
-    io::LogError("controller",
-                 "the controller stops because its state is wrong: " + violation.message() +
-                     "; workers continue; please report it with violation.txt and "
-                     "events.db");
-    ::_exit(kExitFailure);
-  };
-  auto controller = service::ControllerService::Start(options.service);
-  if (!controller.ok()) {
-    Fail(controller.status());
-    return controller.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
-  }
-  const service::Endpoint& endpoint = (*controller)->endpoint();
-  std::printf("controller ready: REST on %s, agents on %s, state in %s\n", endpoint.rest.c_str(),
-              endpoint.agents.c_str(), options.service.state_directory.c_str());
-  std::fflush(stdout);
-  if (AwaitEnd(ending, parent) == End::kParentEnded) {
-    // Nobody is left to stop the jobs: they end here, with what they have.
-    ::alarm(kOrphanEndSeconds);  // the end of this process, whatever blocks
-    (*controller)->StopJobs("the process that started this cluster has ended", kOrphanLimit);
-  }
-  (*controller)->Stop();
-  return kExitOk;
+  return service::ControllerMain(std::move(options.service), options.parent);
 }
 
 struct InitOptions {

@@ -1,6 +1,7 @@
 // Agents of a run that another system starts, on its machines: Slurm, for example.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,8 +23,14 @@ class AgentLauncher {
   // Called once, before the controller starts. `directory` will be its state directory.
   virtual Status Prepare(const std::string& directory) = 0;
 
-  // Returns the command (argv) that starts the agents and ends when they have ended. Called when
-  // the controller answers for the first time, and when the command has ended before the run.
+  // The words that start the controller, the program's name first, and the port at which it listens
+  // for REST; the agents' port is the next one. 0: any.
+  virtual std::vector<std::string> ControllerWords() const { return {"longhaul", "controller"}; }
+  virtual uint16_t rest_port() const { return 0; }
+
+  // Returns the command (argv) that starts the agents and ends when they have ended; empty: they
+  // come by themselves. Called when the controller answers for the first time, and when the command
+  // has ended before the run.
   virtual Result<std::vector<std::string>> Command(const service::Endpoint& endpoint) = 0;
 
   // Follows the machines from now on, until End. `show` prints a line for the user.

@@ -99,16 +99,25 @@ Status EmbeddedCluster::StartController() {
   const bool first = endpoint_.rest.empty();
   const std::string address =
       options_.launcher == nullptr ? "127.0.0.1" : options_.launcher->address();
-  const std::string rest = first ? address + ":0" : WithoutScheme(endpoint_.rest);
-  const std::string agents = first ? address + ":0" : endpoint_.agents;
+  const uint16_t port = options_.launcher == nullptr ? 0 : options_.launcher->rest_port();
+  const auto at = [&address](uint16_t number) { return address + ":" + std::to_string(number); };
+  const std::string rest = first ? at(port) : WithoutScheme(endpoint_.rest);
+  const std::string agents =
+      first ? at(port == 0 ? port : static_cast<uint16_t>(port + 1)) : endpoint_.agents;
   // The first word is what lists of processes show; the program may be named by a link in /proc.
-  return StartChild(controller_, options_.program,
-                    {"longhaul", "controller", "--state-dir", options_.directory, "--rest", rest,
-                     "--agents", agents, "--parent", std::to_string(getpid())});
+  std::vector<std::string> words = {"longhaul", "controller"};
+  if (options_.launcher != nullptr) words = options_.launcher->ControllerWords();
+  for (const std::string& word :
+       {std::string("--state-dir"), options_.directory, std::string("--rest"), rest,
+        std::string("--agents"), agents, std::string("--parent"), std::to_string(getpid())}) {
+    words.push_back(word);
+  }
+  return StartChild(controller_, options_.program, std::move(words));
 }
 
 Status EmbeddedCluster::StartLaunchedAgents(Child& command) {
   ASSIGN_OR_RETURN(std::vector<std::string> argv, options_.launcher->Command(endpoint_));
+  if (argv.empty()) return {};
   return StartChild(command, "", std::move(argv));
 }
 

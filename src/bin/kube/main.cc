@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "bin/command.h"
+#include "bin/kube/operate_command.h"
+#include "bin/kube/pod_commands.h"
 #include "bin/kube/schedule_command.h"
 
 namespace longhaul::bin {
@@ -15,6 +17,8 @@ int Main(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   Action action;
   AddScheduleCommand(app, action);
+  AddOperateCommand(app, action);
+  AddPodCommands(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

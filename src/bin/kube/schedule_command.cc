@@ -1,35 +1,17 @@
 #include "bin/kube/schedule_command.h"
 
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "base/text.h"
-#include "engines/kubernetes/client/client.h"
-#include "engines/kubernetes/leader/leader_connection.h"
+#include "bin/kube/kube_service.h"
 #include "engines/kubernetes/service/pod_scheduler_service.h"
-#include "io/clock.h"
-#include "io/event_loop.h"
 
 namespace longhaul::bin {
 namespace {
 
 namespace kubernetes = engines::kubernetes;
-
-// After SIGTERM or SIGINT the program waits at most this long for the replies to the binds that it
-// has sent.
-constexpr Duration kDrainLimit = std::chrono::seconds(5);
-
-constexpr const char* kLeaseName = "longhaul-scheduler";
 
 constexpr const char* kHelp =
     "Schedule the pods whose spec.schedulerName is 'longhaul'\n\n"
@@ -43,147 +25,31 @@ constexpr const char* kExamples =
     "  longhaul kube schedule --topology-label example.com/leaf --topology-label example.com/block";
 
 struct ScheduleOptions {
-  std::string kubeconfig;
-  std::string context;
-  uint32_t connections = 16;
-  bool elects = true;
-  std::string lease_namespace;
+  KubeServiceOptions service{"schedule", "longhaul-scheduler"};
   kubernetes::PodSchedulerSettings settings;
 };
 
-std::map<std::string, std::string> Environment() {
-  std::map<std::string, std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) environment[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return environment;
-}
-
-// A file that was named first; then the pod's own account; then the user's usual file.
-Result<kubernetes::Access> FindAccess(io::EventLoop& loop, const ScheduleOptions& options) {
-  const std::map<std::string, std::string> environment = Environment();
-  const auto variable = [&environment](const char* name) {
-    const auto found = environment.find(name);
-    return found == environment.end() ? std::string() : found->second;
-  };
-  std::string path = options.kubeconfig.empty() ? variable("KUBECONFIG") : options.kubeconfig;
-  if (path.empty() && environment.contains("KUBERNETES_SERVICE_HOST")) {
-    return kubernetes::InClusterAccess(environment, std::string(kubernetes::kServiceAccountFolder));
-  }
-  if (path.empty()) path = variable("HOME") + "/.kube/config";
-  return kubernetes::KubeconfigAccess(loop, path, options.context);
-}
-
-void Log(const std::string& line) {
-  std::fprintf(stderr, "%s longhaul kube schedule: %s\n",
-               (ToString(io::Now()).substr(0, 19) + "Z").c_str(), Printable(line, 2'000).c_str());
-}
-
-// One process of the scheduler, from its candidacy to its end.
-class Process final : public kubernetes::LeaderSink {
+class Scheduling final : public KubeService {
  public:
-  Process(io::EventLoop& loop, kubernetes::Client& client, const ScheduleOptions& options)
-      : loop_(loop), client_(client), options_(options) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, nullptr);
-    signals_ = io::Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    loop_.Watch(signals_.get(), false, [this](bool, bool) { OnSignal(); });
-  }
-  ~Process() override { loop_.Unwatch(signals_.get()); }
+  Scheduling(io::EventLoop& loop, kubernetes::Client& client,
+             const kubernetes::PodSchedulerSettings& settings, std::function<bool()> leads,
+             KubeLog log)
+      : service_(loop, client, settings, std::move(leads), std::move(log)) {}
 
-  // Without an election it schedules at once.
-  Status Start(const std::string& namespace_name) {
-    if (!options_.elects) {
-      Begin();
-      return {};
-    }
-    char host[256] = {};
-    ::gethostname(host, sizeof host - 1);
-    kubernetes::ElectionSettings settings;
-    settings.identity = std::string(host) + "_" + std::to_string(::getpid());
-    const std::string& wanted = options_.lease_namespace;
-    ASSIGN_OR_RETURN(leader_,
-                     kubernetes::LeaderConnection::Create(
-                         loop_, client_, {wanted.empty() ? namespace_name : wanted, kLeaseName},
-                         settings, static_cast<uint64_t>(ToNanoseconds(io::Now())), *this));
-    return {};
-  }
-  // Why the loop was stopped; ok: it was asked to end.
-  const Status& status() const { return status_; }
-
-  void OnLeads() override {
-    if (ends_at_) return;
-    Log("this instance leads");
-    Begin();
-  }
-  // What it has sent may still be carried out: the next leader finds it. It must send no more.
-  void OnStops() override {
-    if (ends_at_) return;
-    status_ = Unavailable("the lease " + std::string(kLeaseName) +
-                          " was lost; another instance leads, or the API server cannot be reached");
-    loop_.Stop();
-  }
-  void OnTrouble(const Status& trouble) override { Log("the lease: " + trouble.message()); }
+  void Drain() override { service_.Drain(); }
+  bool idle() const override { return service_.idle(); }
 
  private:
-  void Begin() {
-    service_.emplace(
-        loop_, client_, options_.settings,
-        [this] { return leader_ == nullptr || leader_->leads(); }, Log);
-  }
-
-  void OnSignal() {
-    signalfd_siginfo info{};
-    if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
-    if (ends_at_) return loop_.Stop();  // the second time at once
-    Log("ending");
-    if (service_) service_->Drain();
-    ends_at_ = io::MonotonicNow() + kDrainLimit;
-    Wait();
-  }
-
-  // Binds are answered before the lease is released.
-  void Wait() {
-    const bool late = io::MonotonicNow() >= *ends_at_;
-    if (!late && service_ && !service_->idle()) {
-      loop_.After(std::chrono::milliseconds(10), [this] { Wait(); });
-    } else if (leader_ == nullptr || late) {
-      loop_.Stop();
-    } else {
-      loop_.After(kDrainLimit, [this] { loop_.Stop(); });
-      leader_->Release([this] { loop_.Stop(); });
-    }
-  }
-
-  io::EventLoop& loop_;
-  kubernetes::Client& client_;
-  const ScheduleOptions& options_;
-  io::Fd signals_;
-  Status status_;
-  std::optional<Instant> ends_at_;
-  std::unique_ptr<kubernetes::LeaderConnection> leader_;
-  std::optional<kubernetes::PodSchedulerService> service_;
+  kubernetes::PodSchedulerService service_;
 };
 
 Status Schedule(const ScheduleOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN);
-  ASSIGN_OR_RETURN(const std::unique_ptr<io::EventLoop> loop, io::EventLoop::Create());
-  ASSIGN_OR_RETURN(kubernetes::Access access, FindAccess(*loop, options));
-  const std::string namespace_name = access.namespace_name;
-  kubernetes::ClientSettings settings;
-  settings.traffic.limits[0].in_progress = options.connections;
-  settings.seed = static_cast<uint64_t>(ToNanoseconds(io::Now())) ^ static_cast<uint64_t>(getpid());
-  ASSIGN_OR_RETURN(const std::unique_ptr<kubernetes::Client> client,
-                   kubernetes::Client::Create(*loop, std::move(access), settings));
-  Process process(*loop, *client, options);
-  RETURN_IF_ERROR(process.Start(namespace_name));
-  loop->Run();
-  return process.status();
+  return RunKubeService(options.service, [&options](io::EventLoop& loop,
+                                                    kubernetes::Client& client,
+                                                    std::function<bool()> leads, KubeLog log) {
+    return std::make_unique<Scheduling>(loop, client, options.settings, std::move(leads),
+                                        std::move(log));
+  });
 }
 
 }  // namespace
@@ -193,10 +59,7 @@ void AddScheduleCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("schedule", kHelp);
   command->footer(kExamples);
   kubernetes::PodSchedulerSettings& settings = options->settings;
-  command->add_option("--kubeconfig", options->kubeconfig,
-                      "File with the address and the credentials; default: $KUBECONFIG, the pod's "
-                      "account, ~/.kube/config");
-  command->add_option("--context", options->context, "Context of that file");
+  AddKubeServiceOptions(*command, options->service);
   command
       ->add_option("--scheduler-name", settings.scheduler_name,
                    "Schedule the pods with this spec.schedulerName")
@@ -212,10 +75,6 @@ void AddScheduleCommand(CLI::App& app, Action& action) {
                    "Resource of a device plugin that offers accelerators; may be repeated")
       ->expected(1)
       ->capture_default_str();
-  command->add_flag("--leader-election,!--no-leader-election", options->elects,
-                    "Of several instances only the holder of a Lease schedules (default)");
-  command->add_option("--lease-namespace", options->lease_namespace,
-                      "Namespace of the Lease longhaul-scheduler; default: that of the account");
   command
       ->add_option_function<uint32_t>(
           "--incomplete-patience",
@@ -225,7 +84,7 @@ void AddScheduleCommand(CLI::App& app, Action& action) {
           "Remove a gang that has begun to start and misses pods after so many seconds")
       ->default_str("30");
   command
-      ->add_option("--connections", options->connections,
+      ->add_option("--connections", options->service.connections,
                    "Connections for binds, deletions and evictions")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

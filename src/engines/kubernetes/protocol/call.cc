@@ -179,6 +179,28 @@ Result<Call> DeleteCall(const Resource& resource, const ObjectName& object, std:
   return call;
 }
 
+Result<Call> TokenCall(const ObjectName& account, std::string_view audience, int64_t seconds) {
+  const Resource accounts = {"", "v1", "serviceaccounts", true};
+  ASSIGN_OR_RETURN(Call call, MakeForObject("create", "POST", accounts, account, "token"));
+  call.content_type = kJson;
+  call.body = Json{{"apiVersion", "authentication.k8s.io/v1"},
+                   {"kind", "TokenRequest"},
+                   {"spec",
+                    {{"audiences", Json::array({std::string(audience)})},
+                     {"expirationSeconds", seconds}}}}
+                  .dump();
+  return call;
+}
+
+Call TokenKeysCall() {
+  Call call;
+  call.verb = "get";
+  call.method = "GET";
+  call.resource.plural = "openid/v1/jwks";
+  call.target = "/openid/v1/jwks";
+  return call;
+}
+
 Result<Call> EvictCall(const ObjectName& pod, std::string_view uid,
                        std::optional<int64_t> grace_seconds) {
   ASSIGN_OR_RETURN(Call call, MakeForObject("create", "POST", Pods(), pod, "eviction"));

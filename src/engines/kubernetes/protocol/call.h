@@ -73,6 +73,10 @@ Result<Call> BindCall(const ObjectName& pod, std::string_view pod_uid, std::stri
 // Deletes the object of this uid; without a grace period with its own one.
 Result<Call> DeleteCall(const Resource& resource, const ObjectName& object, std::string_view uid,
                         std::optional<int64_t> grace_seconds);
+// Requests a token of a service account for one audience (TokenRequest), for so many seconds.
+Result<Call> TokenCall(const ObjectName& account, std::string_view audience, int64_t seconds);
+// The public keys with which the API server signs such tokens (a JWK set).
+Call TokenKeysCall();
 // Evicts the pod of this uid, within its disruption budgets.
 Result<Call> EvictCall(const ObjectName& pod, std::string_view uid,
                        std::optional<int64_t> grace_seconds);

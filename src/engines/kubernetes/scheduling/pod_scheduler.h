@@ -35,18 +35,13 @@
 #include "engines/kubernetes/scheduling/cluster_model.h"
 #include "engines/kubernetes/scheduling/due_times.h"
 #include "engines/kubernetes/scheduling/pod_actions.h"
+#include "engines/kubernetes/scheduling/pod_names.h"
 #include "engines/kubernetes/scheduling/pod_record.h"
 #include "engines/kubernetes/scheduling/pod_requests.h"
 #include "engines/kubernetes/scheduling/pod_table.h"
 #include "scheduler/scheduler.h"
 
 namespace longhaul::engines::kubernetes {
-
-// The label and the annotation by which a pod names its group and, where no PodGroup exists, the
-// number of pods that start together.
-inline constexpr std::string_view kPodGroupLabel = "scheduling.x-k8s.io/pod-group";
-inline constexpr std::string_view kMinMemberAnnotation = "longhaul.dev/min-member";
-inline constexpr std::string_view kRankAnnotation = "longhaul.dev/rank";
 
 enum class PodGroupApi : uint8_t { kPlugins, kKubernetes };
 

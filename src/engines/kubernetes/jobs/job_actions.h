@@ -1,0 +1,42 @@
+// What the operator of LonghaulJobs asks of the API server.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "engines/kubernetes/jobs/longhaul_job.h"
+#include "engines/kubernetes/scheduling/pod_actions.h"
+
+namespace longhaul::engines::kubernetes {
+
+// A pod that exists already is not made again: names are the same for the same decision.
+struct CreateJobPod {
+  PodName pod;  // without a uid
+  JobJson object;
+};
+// With the pod's own grace period.
+struct DeleteJobPod {
+  PodName pod;
+};
+// A merge patch of the pod with this uid.
+struct PatchJobPod {
+  PodName pod;
+  JobJson patch;
+};
+// A merge patch of the job with this uid, or of its status.
+struct PatchJob {
+  PodName job;
+  JobJson patch;
+  bool status = false;
+};
+// An event of the job, for kubectl describe. No answer is expected.
+struct RecordEvent {
+  PodName job;
+  JobJson event;
+};
+using JobAction = std::variant<CreateJobPod, DeleteJobPod, PatchJobPod, PatchJob, RecordEvent>;
+
+// Identifies what an action changes: one is under way at a time.
+std::string TargetOf(const JobAction& action);
+
+}  // namespace longhaul::engines::kubernetes

@@ -1,0 +1,220 @@
+#include "engines/kubernetes/jobs/job_operator.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace longhaul::engines::kubernetes {
+namespace {
+
+// How long what was done may take to be observed.
+constexpr Duration kUnobserved = std::chrono::seconds(10);
+constexpr int kMostDoublings = 16;
+
+std::string JobKeyOf(const JobAction& action) {
+  if (const auto* job = std::get_if<PatchJob>(&action)) return job->job.Key();
+  if (const auto* event = std::get_if<RecordEvent>(&action)) return event->job.Key();
+  return "";
+}
+
+}  // namespace
+
+std::string TargetOf(const JobAction& action) {
+  if (const auto* create = std::get_if<CreateJobPod>(&action)) return "pod " + create->pod.name;
+  if (const auto* remove = std::get_if<DeleteJobPod>(&action)) return "pod " + remove->pod.name;
+  if (const auto* patch = std::get_if<PatchJobPod>(&action)) return "pod " + patch->pod.name;
+  if (const auto* job = std::get_if<PatchJob>(&action)) return job->status ? "status" : "job";
+  return "event";
+}
+
+JobOperator::Work& JobOperator::Mark(const std::string& key) {
+  dirty_.insert(key);
+  return jobs_[key];
+}
+
+void JobOperator::OnJob(LonghaulJob job) {
+  Work& work = Mark(job.Key());
+  if (work.job && work.job->uid != job.uid) {
+    // Another job of this name: nothing that was known is about it.
+    std::map<std::string, JobPod> pods = std::move(work.pods);
+    work = Work();
+    work.pods = std::move(pods);
+  }
+  for (const char* target : {"job", "status"}) {
+    const auto pending = work.pending.find(target);
+    if (pending == work.pending.end()) continue;
+    pending->second.observed = true;
+    if (pending->second.answered) work.pending.erase(pending);
+  }
+  work.job = std::move(job);
+}
+
+void JobOperator::OnJobGone(const std::string& key) {
+  Work& work = Mark(key);
+  std::map<std::string, JobPod> pods = std::move(work.pods);
+  work = Work();
+  work.pods = std::move(pods);
+  if (!work.pods.empty()) return;
+  jobs_.erase(key);
+  dirty_.erase(key);
+  wakes_.Set(key, std::nullopt);
+}
+
+void JobOperator::OnPod(JobPod pod) {
+  const std::string key = pod.namespace_name + "/" + pod.job;
+  Work& work = Mark(key);
+  job_of_pod_[pod.Key()] = key;
+  const auto pending = work.pending.find("pod " + pod.name);
+  if (pending != work.pending.end()) {
+    pending->second.observed = true;
+    if (pending->second.answered) work.pending.erase(pending);
+  }
+  work.pods.insert_or_assign(pod.name, std::move(pod));
+}
+
+void JobOperator::OnPodGone(const std::string& key) {
+  const auto known = job_of_pod_.find(key);
+  if (known == job_of_pod_.end()) return;
+  const std::string job_key = known->second;
+  job_of_pod_.erase(known);
+  Work& work = Mark(job_key);
+  const std::string name = key.substr(key.find('/') + 1);
+  const auto pod = work.pods.find(name);
+  if (pod != work.pods.end()) {
+    work.unconnected.erase(pod->second.uid);
+    work.moved.erase(pod->second.uid);
+    work.pods.erase(pod);
+  }
+  work.pending.erase("pod " + name);
+  if (work.job || !work.pods.empty()) return;
+  jobs_.erase(job_key);
+  dirty_.erase(job_key);
+  wakes_.Set(job_key, std::nullopt);
+}
+
+void JobOperator::OnTokenKeys(std::string keys) {
+  if (keys == token_keys_) return;
+  token_keys_ = std::move(keys);
+  for (const auto& [key, work] : jobs_) dirty_.insert(key);
+}
+
+void JobOperator::OnReport(const std::string& job_key, const std::string& pod_uid,
+                           ControllerReport report, Instant now) {
+  const auto found = jobs_.find(job_key);
+  if (found == jobs_.end()) return;
+  Work& work = Mark(job_key);
+  work.report = std::move(report);
+  work.reporter = pod_uid;
+  work.reported_at = now;
+}
+
+void JobOperator::OnReply(const JobAction& action, ActionResult result, const std::string& why,
+                          Instant now) {
+  if (std::holds_alternative<RecordEvent>(action)) return;
+  std::string key = JobKeyOf(action);
+  if (key.empty()) {
+    // Of a pod: its job is in the action's pod, or it is known by the pod.
+    if (const auto* create = std::get_if<CreateJobPod>(&action)) {
+      key = create->pod.namespace_name + "/" +
+            create->object["metadata"]["labels"][std::string(kJobLabel)].get<std::string>();
+    } else {
+      const PodName& pod = std::holds_alternative<DeleteJobPod>(action)
+                               ? std::get<DeleteJobPod>(action).pod
+                               : std::get<PatchJobPod>(action).pod;
+      const auto known = job_of_pod_.find(pod.Key());
+      if (known == job_of_pod_.end()) return;
+      key = known->second;
+    }
+  }
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return;
+  Work& work = Mark(key);
+  const std::string target = TargetOf(action);
+  const auto pending = work.pending.find(target);
+  if (pending == work.pending.end()) return;
+  if (result == ActionResult::kRefused) {
+    work.refusal = why;
+    pending->second.answered = true;
+    pending->second.until = now + Backoff(work.failures[target]++);
+    return;
+  }
+  work.failures.erase(target);
+  work.refusal.clear();
+  // A pod of that name which is not among the job's: somebody else's, or one not observed yet.
+  if (result == ActionResult::kExists) work.refusal = why;
+  if (pending->second.observed && result == ActionResult::kDone) {
+    work.pending.erase(pending);
+  } else {
+    pending->second.answered = true;
+    pending->second.until = now + kUnobserved;
+  }
+}
+
+std::vector<JobAction> JobOperator::Advance(Instant now, Instant wall) {
+  std::vector<JobAction> actions;
+  while (const auto key = wakes_.Take(now)) dirty_.insert(*key);
+  const std::set<std::string> dirty = std::move(dirty_);
+  dirty_.clear();
+  for (const std::string& key : dirty) LookAt(key, now, wall, actions);
+  return actions;
+}
+
+std::optional<Instant> JobOperator::NextDeadline() const { return wakes_.Next(); }
+
+void JobOperator::LookAt(const std::string& key, Instant now, Instant wall,
+                         std::vector<JobAction>& actions) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end() || !found->second.job) return;
+  Work& work = found->second;
+  Look look{work, *work.job, now, wall, actions, std::nullopt};
+  std::erase_if(work.pending, [&](const auto& each) {
+    return each.second.answered && each.second.until <= now;
+  });
+  Plan(look);
+  for (const auto& [target, pending] : work.pending) {
+    if (pending.answered) look.AgainAt(pending.until);
+  }
+  wakes_.Set(key, look.again);
+}
+
+std::vector<JobOperator::Controller> JobOperator::Controllers() const {
+  std::vector<Controller> controllers;
+  for (const auto& [key, work] : jobs_) {
+    if (!work.job) continue;
+    for (const auto& [name, pod] : work.pods) {
+      const bool answers = pod.role == JobPodRole::kController && pod.running &&
+                           !pod.ip.empty() && !pod.authority.empty() &&
+                           pod.owner_uid == work.job->uid;
+      if (answers) controllers.push_back({key, work.job->uid, pod.uid, pod.ip, pod.authority});
+    }
+  }
+  return controllers;
+}
+
+bool JobOperator::Act(Look& look, JobAction action) {
+  if (!std::holds_alternative<RecordEvent>(action)) {
+    const auto [at, added] = look.work.pending.try_emplace(TargetOf(action));
+    if (!added) return false;
+  }
+  look.actions.push_back(std::move(action));
+  return true;
+}
+
+void JobOperator::Delete(Look& look, const JobPod& pod) {
+  if (pod.being_deleted) return;
+  Act(look, DeleteJobPod{{pod.namespace_name, pod.name, pod.uid}});
+}
+
+std::vector<const JobPod*> JobOperator::PodsOf(const Look& look, JobPodRole role) const {
+  std::vector<const JobPod*> pods;
+  for (const auto& [name, pod] : look.work.pods) {
+    if (pod.role == role && pod.owner_uid == look.job.uid) pods.push_back(&pod);
+  }
+  return pods;
+}
+
+Duration JobOperator::Backoff(int failures) const {
+  const Duration delay = settings_.first_retry * (1 << std::min(failures, kMostDoublings));
+  return std::min(delay, settings_.longest_retry);
+}
+
+}  // namespace longhaul::engines::kubernetes

@@ -1,0 +1,369 @@
+// What the operator does for one job.
+#include <algorithm>
+#include <utility>
+
+#include "engines/kubernetes/jobs/job_operator.h"
+
+namespace longhaul::engines::kubernetes {
+namespace {
+
+PodName NameOf(const JobPod& pod) { return {pod.namespace_name, pod.name, pod.uid}; }
+PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
+
+// One that still serves: not on its way out, and not at its end.
+bool IsLive(const JobPod& pod) { return !pod.being_deleted && !pod.ended(); }
+
+// The life after those that are there.
+uint32_t NextLife(const std::vector<const JobPod*>& pods) {
+  uint32_t next = 0;
+  for (const JobPod* pod : pods) next = std::max(next, pod->life + 1);
+  return next;
+}
+
+const JobPod* NewestLive(const std::vector<const JobPod*>& pods) {
+  const JobPod* newest = nullptr;
+  for (const JobPod* pod : pods) {
+    if (IsLive(*pod) && (newest == nullptr || pod->life > newest->life)) newest = pod;
+  }
+  return newest;
+}
+
+// Whether the workers have trained since the job was last suspended.
+bool HasBegun(const LonghaulJob& job) {
+  const JobPhase phase = StoredPhase(job);
+  return phase == JobPhase::kRunning || phase == JobPhase::kRestarting;
+}
+
+std::string Count(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// What a controller published at its end.
+struct Outcome {
+  bool succeeded = false;
+  std::string message;
+  std::optional<uint64_t> restarts;
+  std::optional<double> goodput;
+};
+
+std::optional<Outcome> ReadOutcome(const std::string& text) {
+  const JobJson json = JobJson::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto word = json.find("outcome");
+  if (word == json.end() || (*word != "succeeded" && *word != "failed")) return std::nullopt;
+  Outcome outcome;
+  outcome.succeeded = *word == "succeeded";
+  const auto message = json.find("message");
+  if (message != json.end() && message->is_string()) outcome.message = *message;
+  const auto restarts = json.find("restarts");
+  if (restarts != json.end() && restarts->is_number_unsigned()) outcome.restarts = *restarts;
+  const auto goodput = json.find("goodput");
+  if (goodput != json.end() && goodput->is_number()) outcome.goodput = *goodput;
+  return outcome;
+}
+
+}  // namespace
+
+void JobOperator::Plan(Look& look) {
+  const LonghaulJob& job = look.job;
+  if (!job.managed_by.empty() && job.managed_by != kOperatorName) return;
+  if (job.being_deleted) return PlanDeletion(look);
+  if (IsFinished(job)) return PlanFinished(look);
+  if (!job.HasFinalizer()) {
+    JobJson finalizers = job.finalizers;
+    finalizers.push_back(kJobFinalizer);
+    Act(look, PatchJob{NameOf(job),
+                       {{"metadata",
+                         {{"resourceVersion", job.version},
+                          {"finalizers", std::move(finalizers)}}}}});
+    return;
+  }
+  JobFacts facts;
+  facts.desired = job.desired;
+  facts.restarts = StoredRestarts(job);
+  const Result<std::string> file = JobFileOf(job);
+  const Status usable = file.ok() ? CheckPodTemplate(job) : file.status();
+  if (!usable.ok()) {
+    StopPods(look, true);
+    facts.phase = JobPhase::kFailed;
+    facts.reason = kInvalidSpec;
+    facts.message = usable.message();
+  } else if (job.suspend) {
+    facts = PlanStop(look, std::move(facts));
+  } else {
+    facts = PlanRun(look, *file);
+  }
+  WriteStatus(look, facts);
+}
+
+// The pods are made anew by nobody; the controller pod stays for its log.
+void JobOperator::PlanFinished(Look& look) {
+  for (const JobPod* worker : PodsOf(look, JobPodRole::kWorker)) Delete(look, *worker);
+}
+
+void JobOperator::PlanDeletion(Look& look) {
+  if (!StopPods(look, true) || !look.job.HasFinalizer()) return;
+  JobJson finalizers = JobJson::array();
+  for (const std::string& each : look.job.finalizers) {
+    if (each != kJobFinalizer) finalizers.push_back(each);
+  }
+  Act(look, PatchJob{NameOf(look.job),
+                     {{"metadata",
+                       {{"resourceVersion", look.job.version},
+                        {"finalizers", std::move(finalizers)}}}}});
+}
+
+// Deletes the controller and, once it has ended, the workers. Returns whether no pod is left.
+bool JobOperator::StopPods(Look& look, bool workers_too) {
+  const std::vector<const JobPod*> controllers = PodsOf(look, JobPodRole::kController);
+  const std::vector<const JobPod*> workers = PodsOf(look, JobPodRole::kWorker);
+  bool controls = false;
+  for (const JobPod* pod : controllers) {
+    Delete(look, *pod);
+    controls = controls || !pod->ended();
+  }
+  if (!controls && workers_too) {
+    for (const JobPod* pod : workers) Delete(look, *pod);
+  }
+  return controllers.empty() && workers.empty();
+}
+
+JobFacts JobOperator::PlanStop(Look& look, JobFacts facts) {
+  const bool stopped = StopPods(look, true);
+  facts.phase = JobPhase::kSuspended;
+  facts.reason = stopped ? "Suspended" : "Stopping";
+  facts.message = stopped ? "spec.suspend is true" : "its pods end, with a last checkpoint";
+  return facts;
+}
+
+JobFacts JobOperator::PlanRun(Look& look, const std::string& job_file) {
+  JobFacts facts;
+  facts.desired = look.job.desired;
+  facts.restarts = StoredRestarts(look.job);
+  facts.phase = HasBegun(look.job) ? JobPhase::kRestarting : JobPhase::kQueued;
+  facts.reason = "WaitsForController";
+  const JobPod* controller = PlanController(look, job_file, facts);
+  if (controller == nullptr) return facts;
+  if (const auto outcome = ReadOutcome(controller->outcome); outcome && controller->succeeded) {
+    facts.phase = outcome->succeeded ? JobPhase::kSucceeded : JobPhase::kFailed;
+    facts.reason = outcome->succeeded ? "Finished" : "JobFailed";
+    facts.message = outcome->message;
+    facts.restarts = outcome->restarts.value_or(facts.restarts);
+    facts.goodput = outcome->goodput.value_or(0);
+    return facts;
+  }
+  PlanWorkers(look, *controller, facts);
+  return facts;
+}
+
+const JobPod* JobOperator::PlanController(Look& look, const std::string& job_file,
+                                          JobFacts& facts) {
+  const std::vector<const JobPod*> controllers = PodsOf(look, JobPodRole::kController);
+  for (const JobPod* pod : controllers) {
+    if (!pod->being_deleted && pod->succeeded && ReadOutcome(pod->outcome)) return pod;
+  }
+  const JobPod* serves = NewestLive(controllers);
+  for (const JobPod* pod : controllers) {
+    if (pod != serves) Delete(look, *pod);  // it has failed, or is an older one
+  }
+  if (serves == nullptr) {
+    MakeController(look, job_file, facts);
+    return nullptr;
+  }
+  look.work.without_controller.reset();
+  if (serves->job_file != job_file) {
+    // The job was changed: it stops with a last checkpoint, and begins again.
+    Delete(look, *serves);
+    facts.reason = "Changed";
+    facts.message = "the spec has changed: the job is started again";
+    return nullptr;
+  }
+  if (serves->token_keys != token_keys_ && !token_keys_.empty()) {
+    const JobJson annotations = {{kKeysAnnotation, token_keys_}};
+    Act(look, PatchJobPod{NameOf(*serves), {{"metadata", {{"annotations", annotations}}}}});
+  }
+  return serves;
+}
+
+void JobOperator::MakeController(Look& look, const std::string& job_file, JobFacts& facts) {
+  const std::vector<const JobPod*> before = PodsOf(look, JobPodRole::kController);
+  if (token_keys_.empty()) {
+    facts.message = "the keys of the API server's tokens are not known yet";
+    return;
+  }
+  if (!before.empty()) {
+    // Two controllers of one job would both command its run directory.
+    if (!look.work.without_controller) look.work.without_controller = look.now;
+    const Instant late = *look.work.without_controller + settings_.controller_patience;
+    if (look.now < late) {
+      look.AgainAt(late);
+      facts.message = "the controller before is ending: " + before.front()->name;
+      return;
+    }
+  }
+  const uint32_t life = NextLife(before);
+  JobJson pod = ControllerPod(look.job, settings_.pods, life, job_file, token_keys_);
+  Act(look, CreateJobPod{{look.job.namespace_name, ControllerPodName(look.job, life), ""},
+                         std::move(pod)});
+}
+
+void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts) {
+  const ControllerPlace place = PlaceOf(controller);
+  std::map<uint32_t, std::vector<const JobPod*>> by_index;
+  for (const JobPod* pod : PodsOf(look, JobPodRole::kWorker)) by_index[pod->index].push_back(pod);
+  std::vector<const JobPod*> workers;
+  for (const auto& [index, pods] : by_index) {
+    const JobPod* serves = index < look.job.desired ? NewestLive(pods) : nullptr;
+    for (const JobPod* pod : pods) {
+      if (pod != serves) Delete(look, *pod);
+    }
+    if (serves != nullptr) workers.push_back(serves);
+  }
+  if (place.address.empty()) {
+    facts.message = controller.trouble.empty() ? "the controller pod starts" : controller.trouble;
+  } else {
+    for (uint32_t index = 0; index < look.job.desired; ++index) {
+      const auto pods = by_index.find(index);
+      const bool is_new = pods == by_index.end();
+      if (!is_new && NewestLive(pods->second) != nullptr) continue;
+      const uint32_t life = is_new ? 0 : NextLife(pods->second);
+      Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
+                             WorkerPod(look.job, settings_.pods, index, life, place)});
+    }
+    for (const JobPod* worker : workers) PlanWorker(look, *worker, place);
+  }
+  const bool all_exist = workers.size() == look.job.desired;
+  for (const JobPod* worker : workers) {
+    if (!all_exist || !worker->gated) continue;
+    Act(look, PatchJobPod{NameOf(*worker), {{"spec", {{"schedulingGates", nullptr}}}}});
+  }
+  Judge(look, controller, workers, facts);
+}
+
+void JobOperator::PlanWorker(Look& look, const JobPod& worker, const ControllerPlace& place) {
+  if (worker.controller != place.address || worker.worker_authority != place.authority) {
+    look.work.moved[worker.uid] = look.now;
+    const JobJson annotations = {{kControllerAnnotation, place.address},
+                                 {kAuthorityAnnotation, place.authority}};
+    Act(look, PatchJobPod{NameOf(worker), {{"metadata", {{"annotations", annotations}}}}});
+  }
+  if (!IsLost(look, worker)) return;
+  Delete(look, worker);
+  Act(look, RecordEvent{NameOf(look.job),
+                        EventOf(look.job, "Warning", "WorkerLost",
+                                worker.name + " on " + worker.node +
+                                    " runs, and its agent is not connected: it is replaced",
+                                look.wall)});
+}
+
+bool JobOperator::IsConnected(const Look& look, const JobPod& worker) const {
+  return look.work.report && look.work.report->connected.contains(worker.name);
+}
+
+bool JobOperator::IsLost(Look& look, const JobPod& worker) {
+  const bool known = look.work.report && look.now - look.work.reported_at < settings_.report_life;
+  if (!known || !worker.running || IsConnected(look, worker)) {
+    look.work.unconnected.erase(worker.uid);
+    return false;
+  }
+  const Instant since = look.work.unconnected.try_emplace(worker.uid, look.now).first->second;
+  Instant late = since + settings_.lost_patience;
+  const auto moved = look.work.moved.find(worker.uid);
+  if (moved != look.work.moved.end()) {
+    late = std::max(late, moved->second + settings_.moved_patience);
+  }
+  if (look.now >= late) return true;
+  look.AgainAt(late);
+  return false;
+}
+
+// The phase, from the pods and from what the controller reports.
+void JobOperator::Judge(Look& look, const JobPod& controller,
+                        const std::vector<const JobPod*>& workers, JobFacts& facts) const {
+  const Work& work = look.work;
+  const bool reported = work.report && work.reporter == controller.uid &&
+                        look.now - work.reported_at < settings_.report_life;
+  if (reported) {
+    look.AgainAt(work.reported_at + settings_.report_life);
+    facts.restarts = work.report->restarts;
+    facts.goodput = work.report->goodput;
+  }
+  size_t placed = 0;
+  std::string trouble;
+  for (const JobPod* worker : workers) {
+    placed += worker->node.empty() ? 0 : 1;
+    const bool ready = worker->running && (!reported || IsConnected(look, *worker));
+    facts.ready += ready ? 1 : 0;
+    if (!worker->running && trouble.empty() && !worker->trouble.empty()) {
+      trouble = worker->name + ": " + worker->trouble;
+    }
+  }
+  if (reported && work.report->training && !work.report->recovering) {
+    facts.phase = JobPhase::kRunning;
+    facts.reason = "Training";
+    return;
+  }
+  if (HasBegun(look.job)) {
+    facts.phase = JobPhase::kRestarting;
+    facts.reason = facts.ready < look.job.desired ? "WorkersMissing" : "Recovering";
+    facts.message = trouble.empty() && reported ? work.report->fault : trouble;
+    return;
+  }
+  if (placed == look.job.desired) {
+    facts.phase = JobPhase::kPlaced;
+    facts.reason = "Starting";
+    facts.message = trouble;
+    return;
+  }
+  facts.phase = JobPhase::kQueued;
+  if (!look.work.refusal.empty()) {
+    facts.reason = "Refused";
+    facts.message = look.work.refusal;
+  } else if (!trouble.empty()) {
+    facts.reason = "WaitsForNodes";
+    facts.message = trouble;
+  } else if (facts.message.empty()) {
+    facts.reason = workers.size() < look.job.desired ? "MakesPods" : "WaitsForNodes";
+    facts.message = Count(placed, "worker pod") + " of " + std::to_string(look.job.desired) +
+                    (placed == 1 ? " has a node" : " have a node");
+  }
+}
+
+void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
+  JobJson status = StatusOf(look.job, facts, look.wall);
+  const bool news = IsNews(look.job.status, status);
+  if (!news) {
+    if (look.job.status == status) return;
+    const Instant due = look.work.status_at.value_or(look.now) + settings_.status_period;
+    if (!look.work.status_at) look.work.status_at = look.now;
+    if (look.now < due) return look.AgainAt(due);
+  }
+  const JobPhase before = StoredPhase(look.job);
+  const bool first = look.job.status.is_null() || look.job.status.empty();
+  const JobJson patch = {{"metadata", {{"uid", look.job.uid}}}, {"status", status}};
+  if (!Act(look, PatchJob{NameOf(look.job), patch, true})) return;
+  look.work.status_at = look.now;
+  // Often shorter than the time between two looks, so that no phase tells it.
+  if (facts.restarts > StoredRestarts(look.job)) {
+    const std::string why = look.work.report ? look.work.report->fault : "";
+    Act(look, RecordEvent{NameOf(look.job),
+                          EventOf(look.job, "Warning", "Restarted",
+                                  "the workers started again, restart " +
+                                      std::to_string(facts.restarts) +
+                                      (why.empty() ? "" : ": " + why),
+                                  look.wall)});
+  }
+  if (!first && before == facts.phase) return;
+  const bool bad = facts.phase == JobPhase::kFailed || facts.phase == JobPhase::kRestarting;
+  std::string note = facts.message.empty() ? facts.reason : facts.message;
+  if (facts.phase == JobPhase::kRunning) {
+    note = "training on " + Count(facts.ready, "worker") + "; restarts: " +
+           std::to_string(facts.restarts);
+  }
+  Act(look, RecordEvent{NameOf(look.job),
+                        EventOf(look.job, bad ? "Warning" : "Normal",
+                                PhaseName(facts.phase), note,
+                                look.wall)});
+}
+
+}  // namespace longhaul::engines::kubernetes

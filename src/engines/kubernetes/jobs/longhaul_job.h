@@ -1,0 +1,58 @@
+// The resource LonghaulJob (docs/longhauljob.md) as the operator reads it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::engines::kubernetes {
+
+using JobJson = nlohmann::ordered_json;
+
+// The value of spec.managedBy that names this operator; the same as none.
+inline constexpr std::string_view kOperatorName = "longhaul.dev/operator";
+// The finalizer of jobs: their pods are deleted, with a last checkpoint, before the job is gone.
+inline constexpr std::string_view kJobFinalizer = "longhaul.dev/pods";
+
+struct LonghaulJob {
+  std::string namespace_name;
+  std::string name;
+  std::string uid;
+  std::string version;  // resourceVersion
+  int64_t generation = 0;
+  bool being_deleted = false;
+  std::vector<std::string> finalizers;
+
+  std::string queue;
+  bool suspend = false;
+  std::string managed_by;
+  uint32_t minimum = 1;  // worker pods
+  uint32_t desired = 1;
+  uint32_t maximum = 1;
+  std::string device_resource;  // empty: the worker pods have no devices
+  uint32_t devices_per_worker = 0;
+  std::string run_directory;  // on storage that all pods mount; empty: none
+  JobJson job;                // the job file, without what the fields above state
+  JobJson pod_template;       // null: none
+
+  JobJson status;  // as it is stored; null: none
+
+  std::string Key() const { return namespace_name + "/" + name; }
+  bool HasFinalizer() const;
+};
+
+// Reads an object of the API. kInvalidArgument, with the field's name, for one that the definition
+// would have refused.
+Result<LonghaulJob> ReadLonghaulJob(const JobJson& object);
+
+// The job file of longhaul run, as JSON: spec.job with the name, the numbers of nodes and the
+// number of workers of each. kInvalidArgument if spec.job contradicts the other fields.
+Result<std::string> JobFileOf(const LonghaulJob& job);
+// The number of workers of each node.
+uint32_t SlotsOf(const LonghaulJob& job);
+
+}  // namespace longhaul::engines::kubernetes

@@ -1,0 +1,100 @@
+// `longhaul controller`: the process around the service.
+#include "service/controller/controller_main.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/time.h"
+#include "io/clock.h"
+#include "io/fd.h"
+#include "io/files/private_files.h"
+#include "io/log/log.h"
+#include "io/process/process.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr int kUsageError = 2;
+
+// Prints the reason as the commands do.
+int Complain(const Status& status) {
+  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
+  return 1;
+}
+
+// After the death of the front end: for the jobs to end with a last checkpoint, and at most for
+// all.
+constexpr Duration kOrphanLimit = std::chrono::minutes(5);
+constexpr unsigned kOrphanEndSeconds = 360;
+
+sigset_t EndingSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
+enum class End { kAsked, kParentEnded };
+
+// Blocks until one of the signals, which must be blocked, arrives, or the parent ends. Without a
+// valid `parent` only a signal counts.
+End AwaitEnd(const sigset_t& ending, const io::Fd& parent) {
+  const io::Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
+  pollfd wanted[2] = {{signals.get(), POLLIN, 0}, {parent.get(), POLLIN, 0}};
+  while (::poll(wanted, 2, -1) < 0) {
+  }
+  return wanted[0].revents != 0 ? End::kAsked : End::kParentEnded;
+}
+
+}  // namespace
+
+int ControllerMain(ControllerServiceOptions options, pid_t parent_process) {
+  io::MakeFilesPrivate();
+  ::prctl(PR_SET_NAME, "longhaul-ctrl");
+  // Before any thread exists, so that all inherit the mask and one place waits for the signals.
+  const sigset_t ending = EndingSignals();
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  io::Fd parent;
+  if (parent_process != 0) {
+    Result<io::Fd> opened = io::OpenParent(parent_process);
+    if (!opened.ok()) return Complain(opened.status());
+    parent = *std::move(opened);
+  }
+  options.kill_controller = [] { ::kill(::getpid(), SIGKILL); };
+  options.on_violation = [](const Status& violation) {
+    io::LogError("controller",
+                 "the controller stops because its state is wrong: " + violation.message() +
+                     "; workers continue; please report it with violation.txt and "
+                     "events.db");
+    ::_exit(1);
+  };
+  auto controller = ControllerService::Start(options);
+  if (!controller.ok()) {
+    (void)Complain(controller.status());
+    return controller.status().code() == Code::kInvalidArgument ? kUsageError : 1;
+  }
+  const Endpoint& endpoint = (*controller)->endpoint();
+  std::printf("controller ready: REST on %s, agents on %s, state in %s\n", endpoint.rest.c_str(),
+              endpoint.agents.c_str(), options.state_directory.c_str());
+  std::fflush(stdout);
+  if (AwaitEnd(ending, parent) == End::kParentEnded) {
+    // Nobody is left to stop the jobs: they end here, with what they have.
+    ::alarm(kOrphanEndSeconds);  // the end of this process, whatever blocks
+    (*controller)->StopJobs("the process that started this cluster has ended", kOrphanLimit);
+  }
+  (*controller)->Stop();
+  return 0;
+}
+
+}  // namespace longhaul::service
