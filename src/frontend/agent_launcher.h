@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class AgentLauncher {
   // for REST; the agents' port is the next one. 0: any.
   virtual std::vector<std::string> ControllerWords() const { return {"longhaul", "controller"}; }
   virtual uint16_t rest_port() const { return 0; }
+
+  // How many agents the job waits for before it is submitted, however long that takes. None: all,
+  // for a short time, because they are started at once.
+  virtual std::optional<uint32_t> awaited_agents() const { return std::nullopt; }
 
   // Returns the command (argv) that starts the agents and ends when they have ended; empty: they
   // come by themselves. Called when the controller answers for the first time, and when the command

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,8 @@ struct Submission {
   bool resume = false;
   std::string from;    // empty: none
   uint32_t nodes = 0;  // connected nodes to wait for before submitting
+  // How long; none: until they are there.
+  std::optional<Duration> nodes_limit = std::chrono::seconds(20);
 };
 
 // Called on the loop's thread.

@@ -271,6 +271,10 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   submission.resume = options_.resume;
   submission.from = WholePlace(options_.from);
   submission.nodes = nodes;
+  if (options_.launcher != nullptr && options_.launcher->awaited_agents().has_value()) {
+    submission.nodes = *options_.launcher->awaited_agents();
+    submission.nodes_limit.reset();
+  }
   LinkObserver observer;
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;

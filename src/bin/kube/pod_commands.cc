@@ -47,6 +47,7 @@ void AddRunJob(CLI::App& app, Action& action) {
   command->add_option("--address", options->address)->required();
   command->add_option("--publish", options->publish)->required();
   command->add_option("--nodes", options->nodes)->required();
+  command->add_option("--awaited", options->awaited)->required();
   command->add_option("--slots", options->slots)->required();
   AddCallerOptions(*command, options->callers);
   command->callback([&action, options] {

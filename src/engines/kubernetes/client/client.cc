@@ -94,6 +94,7 @@ void Client::OnCredential(CallId id, const Result<CredentialSource::Shared>& cre
   request.method = pending.call.method;
   request.target = pending.call.target;
   request.content_type = pending.call.content_type;
+  request.accept = pending.call.accept;
   request.body = pending.call.body;
   request.credential = *credential;
   pending.request = http_->Send(

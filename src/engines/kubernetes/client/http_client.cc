@@ -195,7 +195,7 @@ void HttpClient::Prepare(Transfer& transfer) {
   Set(easy, CURLOPT_WRITEFUNCTION, &HttpClient::OnBody);
   Set(easy, CURLOPT_WRITEDATA, &transfer);
 
-  StringList headers = With(nullptr, "Accept: application/json");
+  StringList headers = With(nullptr, ("Accept: " + request.accept).c_str());
   headers = With(std::move(headers), "Expect:");  // no round trip before a body
   headers = With(std::move(headers), request.content_type.empty()
                                          ? "Content-Type:"

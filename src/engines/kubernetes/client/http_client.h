@@ -45,6 +45,7 @@ struct HttpRequest {
   std::string method;
   std::string target;
   std::string content_type;
+  std::string accept = "application/json";
   std::string body;
   // Shared with the source, which may replace its own before the request has ended.
   std::shared_ptr<const Credential> credential;  // null: anonymous

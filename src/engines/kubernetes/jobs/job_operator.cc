@@ -133,14 +133,18 @@ void JobOperator::OnReply(const JobAction& action, ActionResult result, const st
   if (pending == work.pending.end()) return;
   if (result == ActionResult::kRefused) {
     work.refusal = why;
+    work.refused = target;
     pending->second.answered = true;
     pending->second.until = now + Backoff(work.failures[target]++);
     return;
   }
   work.failures.erase(target);
-  work.refusal.clear();
+  if (work.refused == target) work.refusal.clear();
   // A pod of that name which is not among the job's: somebody else's, or one not observed yet.
-  if (result == ActionResult::kExists) work.refusal = why;
+  if (result == ActionResult::kExists) {
+    work.refusal = why;
+    work.refused = target;
+  }
   if (pending->second.observed && result == ActionResult::kDone) {
     work.pending.erase(pending);
   } else {

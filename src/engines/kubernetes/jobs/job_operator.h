@@ -105,7 +105,8 @@ class JobOperator {
     std::optional<Instant> status_at;            // of the last write
     std::map<std::string, Pending> pending;      // by target
     std::map<std::string, int> failures;         // by target
-    std::string refusal;                         // why the last action was refused
+    std::string refusal;                         // why an action was refused; empty: none
+    std::string refused;                         // its target
   };
   // One look at a job: what it is found to be, and what is done.
   struct Look {

@@ -13,6 +13,8 @@ constexpr int kTokenSeconds = 3'600;
 // For the last snapshot of a pod that is deleted.
 constexpr int kGraceSeconds = 120;
 constexpr int kUser = 65'532;  // of the controller: nobody's
+// Every namespace has it.
+constexpr const char* kUsualAccount = "default";
 constexpr std::array kOurFields = {"nodeName", "restartPolicy", "schedulerName", "schedulingGates"};
 
 std::string Join(std::string_view folder, std::string_view name) {
@@ -131,7 +133,7 @@ void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, Jo
   container["command"] =
       ProgramCommand(kProgramFolder, {"agent", "--pod-dir", std::string(kPodFolder), "--token-file",
                                       Join(kTokenFolder, "token"), "--state-dir",
-                                      std::string(kStateFolder), "--node", "$(POD_NAME)",
+                                      Join(kStateFolder, "agent"), "--node", "$(POD_NAME)",
                                       "--address", "$(POD_IP)", "--slots",
                                       std::to_string(SlotsOf(job))});
   Append(container, "env",
@@ -215,7 +217,8 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
                        "--run-dir", run, "--address", "$(POD_IP)", "--namespace",
                        job.namespace_name, "--audience", AudienceOf(job), "--worker-prefix",
                        job.name + "-worker-", "--operator", settings.operator_subject, "--nodes",
-                       std::to_string(job.maximum), "--slots", std::to_string(SlotsOf(job)),
+                       std::to_string(job.maximum), "--awaited", std::to_string(job.minimum),
+                       "--slots", std::to_string(SlotsOf(job)),
                        "--publish", "/dev/termination-log"})},
       {"env", ip},
       {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "256Mi"}}}}},
@@ -224,6 +227,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
   JobJson spec = {{"schedulerName", settings.scheduler_name},
                   {"restartPolicy", "OnFailure"},
                   {"terminationGracePeriodSeconds", kGraceSeconds},
+                  {"serviceAccountName", kUsualAccount},
                   {"automountServiceAccountToken", false},
                   {"enableServiceLinks", false},
                   {"securityContext",
@@ -259,6 +263,7 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   spec["restartPolicy"] = "OnFailure";
   spec["schedulingGates"] = JobJson::array({{{"name", kGangGate}}});
   SetDefault(spec, "terminationGracePeriodSeconds", kGraceSeconds);
+  SetDefault(spec, "serviceAccountName", kUsualAccount);
   SetDefault(spec, "automountServiceAccountToken", false);
   SetDefault(spec, "enableServiceLinks", false);
 

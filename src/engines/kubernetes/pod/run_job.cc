@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "base/text.h"
@@ -37,6 +38,8 @@ class PodLauncher final : public frontend::AgentLauncher {
     words.insert(words.end(), callers.begin(), callers.end());
     return words;
   }
+  // The pods wait until the cluster has room for them.
+  std::optional<uint32_t> awaited_agents() const override { return options_.awaited; }
   // The controller of this start uses the certificate of the pod.
   Status Prepare(const std::string& directory) override {
     std::error_code error;

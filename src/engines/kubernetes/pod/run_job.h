@@ -29,7 +29,8 @@ struct RunJobOptions {
   std::string run_directory;
   std::string address;  // of the pod
   std::string publish;  // the file of the termination message
-  uint32_t nodes = 1;
+  uint32_t nodes = 1;    // at most
+  uint32_t awaited = 1;  // before the job is submitted
   uint32_t slots = 1;
   CallerOptions callers;
 };

@@ -198,6 +198,7 @@ Call TokenKeysCall() {
   call.method = "GET";
   call.resource.plural = "openid/v1/jwks";
   call.target = "/openid/v1/jwks";
+  call.accept = "application/jwk-set+json";
   return call;
 }
 

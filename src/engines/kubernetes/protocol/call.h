@@ -42,6 +42,7 @@ struct Call {
   std::string method;
   std::string target;  // path and query
   std::string content_type;
+  std::string accept = "application/json";
   std::string body;
   TrafficClass traffic = TrafficClass::kStatus;
   // The longest time until the reply, with the time in queues and all repetitions. Without it each
