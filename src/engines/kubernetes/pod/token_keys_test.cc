@@ -238,6 +238,12 @@ TEST(TokenKeys, RefusesAnAlgorithmThatIsNotTheKeys) {
   Refusal(EcSigner().Sign(R"({"alg":"ES384","kid":"ec-1"})", payload, "SHA384"));
   Refusal(RsaSigner().Sign(R"({"alg":"PS256","kid":"rsa-1"})", payload));
   Refusal(EcSigner().Sign(R"({"alg":"ES256","kid":"rsa-1"})", payload));
+  // A key that states no algorithm is for those of its kind.
+  Json rsa = RsaSigner().Jwk();
+  rsa.erase("alg");
+  for (const char* header : {R"({"alg":"ES256","kid":"rsa-1"})", R"({"alg":"ES256"})"}) {
+    Refusal(KeysOf({rsa}), RsaSigner().Sign(header, payload));
+  }
 }
 
 TEST(TokenKeys, RefusesASignatureOfAnotherKey) {
