@@ -164,6 +164,7 @@ class Container:
         self.end(code, reason, self.termination_message(code))
 
     def end(self, code, reason, message=""):
+        """The field `signal` stays away: the kubelet does not report it, only 128 + signal."""
         self.state = {"terminated": {
             "exitCode": code, "reason": reason, "startedAt": self.started_at,
             "finishedAt": self.finished_at, "containerID": self.id}}

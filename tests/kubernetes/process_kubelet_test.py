@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import urllib.request
 
 sys.dont_write_bytecode = True
@@ -348,6 +349,22 @@ class PodVolumes(ServerTest):
         self.wait_for_phase("waiting", "Succeeded")
         self.assertEqual(self.kubelet.log("waiting", "main"), "value")
 
+    def test_what_a_worker_of_a_job_usually_has_is_accepted(self):
+        rights = {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False,
+                  "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+                  "seccompProfile": {"type": "RuntimeDefault"}}
+        container = shell("echo done", securityContext=rights, imagePullPolicy="Never",
+                          ports=[{"containerPort": 8701}], stdin=False,
+                          resources={"requests": {"cpu": "1"}, "limits": {GPU: "8"}},
+                          volumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}])
+        shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+        _, log = self.run_to_end(a_pod(
+            "usual", containers=[container], volumes=[shm], schedulerName="longhaul",
+            automountServiceAccountToken=False, enableServiceLinks=False,
+            securityContext={"fsGroup": 1000}, nodeSelector={"zone": "z1"},
+            tolerations=[{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]))
+        self.assertEqual(log, "done\n")
+
     def test_what_is_not_implemented_is_refused_by_name(self):
         probe = {"exec": {"command": ["true"]}}
         secret = {"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
@@ -446,11 +463,21 @@ class Deletion(ServerTest):
         self.assertEqual(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137)
         self.assertEqual(self.kubelet.processes(name), [])
 
-    def test_the_processes_of_a_pod_that_vanishes_are_killed(self):
+    def test_a_forced_deletion_kills_the_processes(self):
         name = self.start(a_pod("forced", STUBBORN))
         self.assertNotEqual(self.kubelet.processes(name), [])
         self.delete(name, gracePeriodSeconds=0)
         self.assertTrue(self.is_gone(name))
+        wait_for(lambda: not self.kubelet.processes(name), "end of the processes")
+
+    def test_a_pod_that_vanished_unseen_is_killed_when_its_kubelet_is_there_again(self):
+        name = self.start(a_pod("vanished", STUBBORN, node_name="b"))
+        self.addCleanup(self.kubelet.resume, "b")
+        self.kubelet.pause_node("b")
+        self.delete(name, gracePeriodSeconds=0)
+        self.run_to_end(a_pod("meanwhile"))
+        self.assertNotEqual(self.kubelet.processes(name), [])
+        self.kubelet.resume("b")
         wait_for(lambda: not self.kubelet.processes(name), "end of the processes")
 
     def test_a_pod_that_waits_for_its_restart_can_be_deleted(self):
@@ -530,9 +557,19 @@ class Nodes(ServerTest):
         self.assertEqual(self.kubelet.processes(runs), [])
 
     def test_pods_are_listed_again_after_a_watch_has_broken(self):
-        self.assertIsNone(ProcessKubelet(self.server, []).watch_pods("1"))  # 410: too old
         self.kubelet.watch.close()
         self.run_to_end(a_pod("after-a-break"))
+
+    def test_what_happened_while_there_was_no_server_is_reported_later(self):
+        ends = self.start(a_pod("ended-meanwhile", "echo ready; sleep 0.5; exit 5"))
+        self.server.restart_server()
+        status = self.wait_for_phase(ends, "Failed")
+        ended = status["containerStatuses"][0]["state"]["terminated"]
+        self.assertEqual(ended["exitCode"], 5)
+        self.run_to_end(a_pod("after-a-restart"))
+        # The cache of a server that was restarted lacks the first versions: it answers with 410.
+        with unittest.mock.patch("process_kubelet.WATCH_SECONDS", 5):
+            self.assertIsNone(ProcessKubelet(self.server, []).watch_pods("1"))
 
     def test_no_process_and_no_folder_remain_at_the_end(self):
         with ProcessKubelet(self.server, ["short"]) as kubelet:
