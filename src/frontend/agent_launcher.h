@@ -29,6 +29,11 @@ class AgentLauncher {
   virtual std::vector<std::string> ControllerWords() const { return {"longhaul", "controller"}; }
   virtual uint16_t rest_port() const { return 0; }
 
+  // Whether the controller's state of an earlier front end of this run is used again, and whether
+  // its job is this one. The agents have lived on, and the job with them. None: a new cluster.
+  enum class EarlierCluster : uint8_t { kNone, kSameJob, kOtherJob };
+  virtual EarlierCluster earlier_cluster() const { return EarlierCluster::kNone; }
+
   // How many agents the job waits for before it is submitted, however long that takes. None: all,
   // for a short time, because they are started at once.
   virtual std::optional<uint32_t> awaited_agents() const { return std::nullopt; }

@@ -52,8 +52,12 @@ void ControllerLink::Talk() {
   const auto fail = [this](const Status& reason) {
     Post([this, reason] { observer_.on_failed(reason); });
   };
-  if (const Status joined = WaitForNodes(); !joined.ok()) return fail(joined);
-  const Result<SubmittedJob> job = Submit();
+  const Result<std::optional<SubmittedJob>> earlier = FindEarlier();
+  if (!earlier.ok()) return fail(earlier.status());
+  if (!earlier->has_value()) {
+    if (const Status joined = WaitForNodes(); !joined.ok()) return fail(joined);
+  }
+  const Result<SubmittedJob> job = earlier->has_value() ? Result(**earlier) : Submit();
   if (!job.ok()) return fail(job.status());
   const Instant at = io::MonotonicNow();
   Post([this, job = *job, at] { observer_.on_submitted(job, at); });
@@ -86,6 +90,26 @@ Status ControllerLink::WaitForNodes() {
     if (!*alive_) return CancelledError("stopped");
     std::this_thread::sleep_for(kNodesPoll);
   }
+}
+
+// A job that was stopped ended for the run to be continued, by a new job.
+Result<std::optional<SubmittedJob>> ControllerLink::FindEarlier() {
+  if (submission_.earlier == EarlierJob::kNone) return std::optional<SubmittedJob>();
+  ASSIGN_OR_RETURN(const Json answer, client_.Get("/v1/jobs"));
+  std::optional<SubmittedJob> found;
+  for (const Json& status : ListIn(answer, "jobs")) {
+    if (!status.is_object() || !status.contains("job") || !status["job"].is_object()) continue;
+    const std::string id = status["job"].value("id", "");
+    const std::string state = status.value("state", "");
+    if (id.empty() || state == "stopped") continue;
+    if (submission_.earlier == EarlierJob::kContinue) {
+      found = SubmittedJob{id, ""};
+    } else if (state != "succeeded" && state != "failed") {
+      RETURN_IF_ERROR(
+          client_.Post(JobPath(id) + "/stop", {{"reason", "its job file has changed"}}).status());
+    }
+  }
+  return found;
 }
 
 Result<SubmittedJob> ControllerLink::Submit() {

@@ -19,6 +19,14 @@
 
 namespace longhaul::frontend {
 
+// What happens to a job that the controller has already and that has not ended, because an earlier
+// front end of the same run submitted it.
+enum class EarlierJob : uint8_t {
+  kNone,      // there is none
+  kContinue,  // it is this one: nothing is submitted, and it is followed, also if it has ended
+  kReplace,   // it is stopped, and this one is submitted
+};
+
 struct Submission {
   std::string job;            // the job's text
   std::string source;         // names it in messages
@@ -28,6 +36,7 @@ struct Submission {
   uint32_t nodes = 0;  // connected nodes to wait for before submitting
   // How long; none: until they are there.
   std::optional<Duration> nodes_limit = std::chrono::seconds(20);
+  EarlierJob earlier = EarlierJob::kNone;
 };
 
 // Called on the loop's thread.
@@ -65,6 +74,8 @@ class ControllerLink {
  private:
   void Talk();
   Status WaitForNodes();
+  // Returns the job that continues; nothing: one has to be submitted.
+  Result<std::optional<SubmittedJob>> FindEarlier();
   Result<SubmittedJob> Submit();
   Status Follow(const std::string& job_id);
   Result<proto::JobStatus> FetchStatus(const std::string& job_id);

@@ -90,6 +90,15 @@ Result<std::string> MakeClusterDirectory(const std::string& run_directory) {
   return path;
 }
 
+Result<std::string> KeepClusterDirectory(const std::string& run_directory) {
+  std::string path = run_directory + "/cluster";
+  if (!Exists(path)) return FailedPrecondition("there is no " + path);
+  // In a container, the next controller often has the number of the process before.
+  const std::string endpoint = path + "/endpoint.json";
+  if (Exists(endpoint)) RETURN_IF_ERROR(io::PosixFileSystem().Remove(endpoint));
+  return path;
+}
+
 Result<Bytes> FreeSpace(const std::string& path) {
   struct statvfs facts {};
   std::filesystem::path existing = path;

@@ -40,6 +40,9 @@ Result<RunDirectory> MakeRunDirectory(
 // only its user can read. Returns its path.
 Result<std::string> MakeClusterDirectory(const std::string& run_directory);
 
+// The folder of an earlier cluster, which is used again. Forgets the addresses of its controller.
+Result<std::string> KeepClusterDirectory(const std::string& run_directory);
+
 // The bytes that an unprivileged user can still write on the file system of `path`, or of the
 // folder in which it would be made. Requires an absolute path.
 Result<Bytes> FreeSpace(const std::string& path);

@@ -113,6 +113,19 @@ bool IsEnd(const proto::Notification& notification) {
   return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
 
+EarlierJob EarlierJobOf(const RunOptions& options) {
+  if (options.launcher == nullptr) return EarlierJob::kNone;
+  switch (options.launcher->earlier_cluster()) {
+    case AgentLauncher::EarlierCluster::kNone:
+      return EarlierJob::kNone;
+    case AgentLauncher::EarlierCluster::kSameJob:
+      return EarlierJob::kContinue;
+    case AgentLauncher::EarlierCluster::kOtherJob:
+      return EarlierJob::kReplace;
+  }
+  return EarlierJob::kNone;
+}
+
 class Session {
  public:
   Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
@@ -233,7 +246,10 @@ void Session::AskToStop(int signal) {
 
 Status Session::StartCluster(ClusterSize size) {
   ClusterOptions cluster;
-  ASSIGN_OR_RETURN(cluster.directory, MakeClusterDirectory(directory_.path));
+  const bool again = options_.launcher != nullptr && options_.launcher->earlier_cluster() !=
+                                                         AgentLauncher::EarlierCluster::kNone;
+  ASSIGN_OR_RETURN(cluster.directory, again ? KeepClusterDirectory(directory_.path)
+                                            : MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
   cluster.lock_fd = directory_.lock.fd();
   cluster.agents = size.nodes;
@@ -275,6 +291,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
     submission.nodes = *options_.launcher->awaited_agents();
     submission.nodes_limit.reset();
   }
+  submission.earlier = EarlierJobOf(options_);
   LinkObserver observer;
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;

@@ -142,15 +142,14 @@ class OperatorTest(unittest.TestCase):
         return max(steps, default=0)
 
     def worker_process(self, pod):
-        """A process of the training in this pod."""
+        """A process of the training in this pod: a child of the fork server."""
         for pid in self.kubelet.processes(pod):
             try:
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                if os.readlink(f"/proc/{stat[1]}/exe").endswith("/longhaul-trainer"):
+                    return pid
             except OSError:
-                continue
-            if any(each.startswith(b"RANK=") for each in environment):
-                return pid
+                continue  # it has ended
         return None
 
     def losses(self, run):

@@ -203,9 +203,9 @@ bool JobOperator::Act(Look& look, JobAction action) {
   return true;
 }
 
-void JobOperator::Delete(Look& look, const JobPod& pod) {
-  if (pod.being_deleted) return;
-  Act(look, DeleteJobPod{{pod.namespace_name, pod.name, pod.uid}});
+bool JobOperator::Delete(Look& look, const JobPod& pod) {
+  if (pod.being_deleted) return false;
+  return Act(look, DeleteJobPod{{pod.namespace_name, pod.name, pod.uid}});
 }
 
 std::vector<const JobPod*> JobOperator::PodsOf(const Look& look, JobPodRole role) const {

@@ -142,7 +142,7 @@ class JobOperator {
   std::vector<const JobPod*> PodsOf(const Look& look, JobPodRole role) const;
   // Sends the action, unless one for its target is under way.
   bool Act(Look& look, JobAction action);
-  void Delete(Look& look, const JobPod& pod);
+  bool Delete(Look& look, const JobPod& pod);
   Duration Backoff(int failures) const;
 
   JobOperatorSettings settings_;

@@ -247,8 +247,7 @@ void JobOperator::PlanWorker(Look& look, const JobPod& worker, const ControllerP
                                  {kAuthorityAnnotation, place.authority}};
     Act(look, PatchJobPod{NameOf(worker), {{"metadata", {{"annotations", annotations}}}}});
   }
-  if (!IsLost(look, worker)) return;
-  Delete(look, worker);
+  if (!IsLost(look, worker) || !Delete(look, worker)) return;
   Act(look, RecordEvent{NameOf(look.job),
                         EventOf(look.job, "Warning", "WorkerLost",
                                 worker.name + " on " + worker.node +

@@ -21,14 +21,28 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kLargestReport = 64 << 20;
+constexpr uint64_t kLargestJob = 1 << 20;
 // The kubelet publishes 4,096 bytes of the whole message.
 constexpr size_t kMostText = 1'000;
 constexpr int kExitUsage = 2;
 
+// The job file that the cluster's job is from.
+std::string JobCopy(const RunJobOptions& options) {
+  return options.run_directory + "/cluster/job.yaml";
+}
+
 // The agents come from the worker pods, which the operator makes.
 class PodLauncher final : public frontend::AgentLauncher {
  public:
-  explicit PodLauncher(const RunJobOptions& options) : options_(options) {}
+  // `job`: the text of the job file.
+  PodLauncher(const RunJobOptions& options, std::string job)
+      : options_(options), job_(std::move(job)) {
+    const std::string log = options.run_directory + "/cluster/events.db";
+    if (!std::filesystem::exists(log)) return;
+    const Result<std::string> before = io::ReadText(JobCopy(options), kLargestJob);
+    earlier_ = before.ok() && *before == job_ ? EarlierCluster::kSameJob
+                                              : EarlierCluster::kOtherJob;
+  }
 
   std::string address() const override { return options_.address; }
   uint16_t rest_port() const override { return kRestPort; }
@@ -40,14 +54,15 @@ class PodLauncher final : public frontend::AgentLauncher {
   }
   // The pods wait until the cluster has room for them.
   std::optional<uint32_t> awaited_agents() const override { return options_.awaited; }
-  // The controller of this start uses the certificate of the pod.
+  EarlierCluster earlier_cluster() const override { return earlier_; }
+  // The certificates are those of the pod, and stay when its containers start again.
   Status Prepare(const std::string& directory) override {
+    const std::string link = directory + "/tls";
     std::error_code error;
-    std::filesystem::copy(options_.state_directory + "/tls", directory + "/tls",
-                          std::filesystem::copy_options::recursive, error);
-    if (!error) return {};
-    return FailedPrecondition("cannot copy " + options_.state_directory +
-                              "/tls, which the init container makes: " + error.message());
+    std::filesystem::remove(link, error);  // to those of an earlier pod
+    std::filesystem::create_directory_symlink(options_.state_directory + "/tls", link, error);
+    if (error) return Unavailable("cannot make " + link + ": " + error.message());
+    return io::WriteTextAtomically(io::PosixFileSystem(), JobCopy(options_), job_);
   }
   Result<std::vector<std::string>> Command(const service::Endpoint& /*endpoint*/) override {
     return std::vector<std::string>();
@@ -57,6 +72,8 @@ class PodLauncher final : public frontend::AgentLauncher {
 
  private:
   const RunJobOptions options_;
+  const std::string job_;
+  EarlierCluster earlier_ = EarlierCluster::kNone;
 };
 
 // What the report of the run says of its end; nothing where it does not say that it has ended.
@@ -104,7 +121,12 @@ int RunJobMain(const RunJobOptions& options) {
   run.cluster_nodes = options.nodes;
   run.cluster_slots = options.slots;
   run.command_line = "kubectl apply";
-  run.launcher = std::make_shared<PodLauncher>(options);
+  const Result<std::string> job = io::ReadText(run.job.file, kLargestJob);
+  if (!job.ok()) {
+    std::fprintf(stderr, "longhaul: %s\n", job.status().message().c_str());
+    return 1;
+  }
+  run.launcher = std::make_shared<PodLauncher>(options, *job);
   std::error_code error;
   // Of an earlier start, whose end it would state.
   std::filesystem::remove(options.run_directory + "/report.json", error);

@@ -37,7 +37,8 @@ struct RunJobOptions {
 
 // Returns 0 when the job has ended, well or not: the outcome is in the termination message, as JSON
 // {"outcome": "succeeded" or "failed", "message", "restarts", "goodput", "steps"}. Every other exit
-// code has the kubelet start it again, and it continues from the newest checkpoint.
+// code has the kubelet start it again. It then uses the controller's log in the run directory
+// again, and the workers have not noticed. A pod elsewhere does the same where it finds the log.
 int RunJobMain(const RunJobOptions& options);
 
 }  // namespace longhaul::engines::kubernetes
