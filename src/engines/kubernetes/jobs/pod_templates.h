@@ -35,7 +35,7 @@ inline constexpr size_t kMostJobName = 40;
 
 struct PodSettings {
   std::string image;                       // of Longhaul
-  std::string program = "/opt/longhaul";   // its folder in the image, with bin/longhaul
+  std::string program = "/opt/longhaul";   // its folder in the image: bin is in it
   std::string scheduler_name = "longhaul";
   // Whose tokens the controller of a job accepts for reading its state.
   std::string operator_subject = "system:serviceaccount:longhaul:longhaul-operator";
