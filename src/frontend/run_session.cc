@@ -247,8 +247,8 @@ void Session::AskToStop(int signal) {
 
 Status Session::StartCluster(ClusterSize size) {
   ClusterOptions cluster;
-  const bool again = options_.launcher != nullptr && options_.launcher->earlier_cluster() !=
-                                                         AgentLauncher::EarlierCluster::kNone;
+  const bool again = options_.launcher != nullptr &&
+                     options_.launcher->earlier_cluster() != AgentLauncher::EarlierCluster::kNone;
   ASSIGN_OR_RETURN(cluster.directory, again ? KeepClusterDirectory(directory_.path)
                                             : MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
@@ -472,8 +472,7 @@ RunFacts Session::Facts() const {
     if (continues_) {
       // Submitted before this process began: its clock checks the end alone.
       const Instant over = began_at_ + (over_at_ - began_);
-      facts.job_seconds =
-          ToSeconds(over - InstantFromNanoseconds(final_->submitted_at_ns()));
+      facts.job_seconds = ToSeconds(over - InstantFromNanoseconds(final_->submitted_at_ns()));
     } else {
       facts.notification_delay_seconds += late(submitted_at_, final_->submitted_at_ns());
     }

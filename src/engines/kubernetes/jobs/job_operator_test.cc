@@ -220,8 +220,8 @@ TEST_F(JobOperatorTest, ADeletedWorkerIsReplacedByItsNextLife) {
   Train();
   Recover();
   Merge("tune-worker-1-0", R"({"metadata": {"deletionTimestamp": "2026-01-31T08:00:00Z"}})");
-  EXPECT_THAT(Rest(), ElementsAre("create tune-worker-1-1", "event Restarting",
-                                  "patch tune-worker-1-1"));
+  EXPECT_THAT(Rest(),
+              ElementsAre("create tune-worker-1-1", "event Restarting", "patch tune-worker-1-1"));
   EXPECT_EQ(Message(), "worker 1 ended");
   Vanish("tune-worker-1-0");
   EXPECT_THAT(Rest(), IsEmpty());
@@ -278,8 +278,8 @@ TEST_F(JobOperatorTest, WorkersFollowANewController) {
             "10.0.0.9:8701");
   // Their agents get time until their kubelet shows them the new address.
   for (int i = 0; i < 20; ++i) {
-    operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
-                       Report({}, false), now_);
+    operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"], Report({}, false),
+                       now_);
     for (const std::string& did : Rest()) EXPECT_EQ(did.find("delete"), std::string::npos) << did;
     Pass(seconds(10));
   }

@@ -72,10 +72,10 @@ void JobOperator::Plan(Look& look) {
   if (!job.HasFinalizer()) {
     JobJson finalizers = job.finalizers;
     finalizers.push_back(kJobFinalizer);
-    Act(look, PatchJob{NameOf(job),
-                       {{"metadata",
-                         {{"resourceVersion", job.version},
-                          {"finalizers", std::move(finalizers)}}}}});
+    Act(look,
+        PatchJob{NameOf(job),
+                 {{"metadata",
+                   {{"resourceVersion", job.version}, {"finalizers", std::move(finalizers)}}}}});
     return;
   }
   JobFacts facts;
@@ -107,10 +107,10 @@ void JobOperator::PlanDeletion(Look& look) {
   for (const std::string& each : look.job.finalizers) {
     if (each != kJobFinalizer) finalizers.push_back(each);
   }
-  Act(look, PatchJob{NameOf(look.job),
-                     {{"metadata",
-                       {{"resourceVersion", look.job.version},
-                        {"finalizers", std::move(finalizers)}}}}});
+  Act(look,
+      PatchJob{NameOf(look.job),
+               {{"metadata",
+                 {{"resourceVersion", look.job.version}, {"finalizers", std::move(finalizers)}}}}});
 }
 
 // Deletes the controller and, once it has ended, the workers. Returns whether no pod is left.
@@ -345,24 +345,21 @@ void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
   // Often shorter than the time between two looks, so that no phase tells it.
   if (facts.restarts > StoredRestarts(look.job)) {
     const std::string why = look.work.report ? look.work.report->fault : "";
-    Act(look, RecordEvent{NameOf(look.job),
-                          EventOf(look.job, "Warning", "Restarted",
-                                  "the workers started again, restart " +
-                                      std::to_string(facts.restarts) +
-                                      (why.empty() ? "" : ": " + why),
-                                  look.wall)});
+    Act(look, RecordEvent{NameOf(look.job), EventOf(look.job, "Warning", "Restarted",
+                                                    "the workers started again, restart " +
+                                                        std::to_string(facts.restarts) +
+                                                        (why.empty() ? "" : ": " + why),
+                                                    look.wall)});
   }
   if (!first && before == facts.phase) return;
   const bool bad = facts.phase == JobPhase::kFailed || facts.phase == JobPhase::kRestarting;
   std::string note = facts.message.empty() ? facts.reason : facts.message;
   if (facts.phase == JobPhase::kRunning) {
-    note = "training on " + Count(facts.ready, "worker") + "; restarts: " +
-           std::to_string(facts.restarts);
+    note = "training on " + Count(facts.ready, "worker") +
+           "; restarts: " + std::to_string(facts.restarts);
   }
-  Act(look, RecordEvent{NameOf(look.job),
-                        EventOf(look.job, bad ? "Warning" : "Normal",
-                                PhaseName(facts.phase), note,
-                                look.wall)});
+  Act(look, RecordEvent{NameOf(look.job), EventOf(look.job, bad ? "Warning" : "Normal",
+                                                  PhaseName(facts.phase), note, look.wall)});
 }
 
 }  // namespace longhaul::engines::kubernetes

@@ -31,8 +31,8 @@ std::string TokenIn(const std::string& body) {
 
 }  // namespace
 
-ControllerPoll::ControllerPoll(io::EventLoop& loop, Client& client,
-                               ControllerPollSettings settings, Take take, Log log)
+ControllerPoll::ControllerPoll(io::EventLoop& loop, Client& client, ControllerPollSettings settings,
+                               Take take, Log log)
     : loop_(loop),
       client_(client),
       settings_(std::move(settings)),
@@ -106,8 +106,8 @@ void ControllerPoll::OnToken(const std::string& uid, const Reply& reply, Instant
   std::string token = reply.ok() ? TokenIn(reply.body) : "";
   if (token.empty()) {
     asked.asked_at = io::MonotonicNow();  // not at once again
-    return Complain(asked, reply.ok() ? "the API server gave no token"
-                                      : reply.verdict.status.message());
+    return Complain(asked,
+                    reply.ok() ? "the API server gave no token" : reply.verdict.status.message());
   }
   auto credential = std::make_shared<Credential>();
   credential->token = std::move(token);
