@@ -291,6 +291,21 @@ class OperatorTest(unittest.TestCase):
         self.await_phase("wrong-file", "Failed")
         self.assertIn("stpes", self.kubelet.log("wrong-file-controller-0", "controller"))
 
+    def test_a_command_writes_into_the_logs_of_its_pods(self):
+        self.make("words", workers=2, job={
+            "command": ["/bin/sh", "-c", "echo node $GROUP_RANK of $WORLD_SIZE says $WORD; exit $CODE"],
+            "environment": {"WORD": "hello", "CODE": "0"}})
+        self.await_phase("words", "Succeeded")
+        for rank in range(2):
+            self.assertIn(f"[rank {rank}] node {rank} of 2 says hello",
+                          "".join(self.kubelet.log(f"words-worker-{index}-0", "worker")
+                                  for index in range(2)))
+        # A command that fails ends the job, and the status says why.
+        self.make("fails", workers=1, job={
+            "command": ["/bin/sh", "-c", "exit 7"], "max_restarts": 0})
+        self.await_phase("fails", "Failed")
+        print(self.job("fails")["status"])
+
     def test_why_a_job_waits_is_in_its_status(self):
         self.make("wide", workers=2, devices={"resource": "nvidia.com/gpu", "perWorker": 9})
         wait_for(lambda: "9 GPUs" in json.dumps(self.job("wide").get("status", {})),
