@@ -79,7 +79,7 @@ class RightsServer(ApiServer):
 
     def kubeconfig_of(self, account):
         path = self.folder / f"{account}.kubeconfig"
-        self.write_kubeconfig(path, self.token(account))
+        self.write_kubeconfig(path, self.token(account), NAMESPACE)
         return path
 
     def events(self, account):

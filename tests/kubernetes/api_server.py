@@ -112,12 +112,12 @@ class ApiServer:
         self.authority = self.folder / "certificates" / "apiserver.crt"
         self.write_kubeconfig(self.kubeconfig, TOKEN)
 
-    def write_kubeconfig(self, path, token):
-        """A kubeconfig for who has this token."""
+    def write_kubeconfig(self, path, token, namespace="default"):
+        """A kubeconfig for who has this token and works in this namespace."""
         path.write_text(f"""apiVersion: v1
 kind: Config
 current-context: test
-contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: test, namespace: {namespace}}}}}]
 clusters:
 - name: test
   cluster: {{server: "https://127.0.0.1:{self.port}", certificate-authority: {self.authority}}}

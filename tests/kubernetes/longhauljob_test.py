@@ -204,8 +204,8 @@ class LonghaulJob(unittest.TestCase):
         fields = {"metadata.name"}
         for name, each in schema["properties"]["spec"]["properties"].items():
             fields |= {f"{name}.{inner}" for inner in each.get("properties", {})} or {name}
-        rows = [line.split("|")[1] for line in PAGE.read_text().splitlines()
-                if line.startswith("| `")]
+        table = re.search(r"^\| field \|.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE).group(1)
+        rows = [line.split("|")[1] for line in table.splitlines()]
         self.assertEqual(sorted(re.findall(r"`([^`]+)`", " ".join(rows))), sorted(fields))
 
     def test_unknown_fields_are_refused_where_the_schema_is_complete(self):
