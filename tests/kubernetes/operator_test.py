@@ -23,7 +23,7 @@ from api_server import ROOT, ApiServer, folder_for, programs_or_skip
 from process_kubelet import ProcessKubelet, node
 
 LONGHAUL = None
-WAIT_SECONDS = 60
+WAIT_SECONDS = 30
 DEFINITION = ROOT / "deploy" / "kubernetes" / "crd" / "longhauljob.yaml"
 JOBS = "/apis/longhaul.dev/v1/namespaces/default/longhauljobs"
 PODS = "/api/v1/namespaces/default/pods"

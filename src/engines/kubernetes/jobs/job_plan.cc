@@ -201,6 +201,10 @@ void JobOperator::MakeController(Look& look, const std::string& job_file, JobFac
       return;
     }
   }
+  if (!look.work.refusal.empty()) {
+    facts.reason = "Refused";
+    facts.message = look.work.refusal;
+  }
   const uint32_t life = NextLife(before);
   JobJson pod = ControllerPod(look.job, settings_.pods, life, job_file, token_keys_);
   Act(look, CreateJobPod{{look.job.namespace_name, ControllerPodName(look.job, life), ""},
