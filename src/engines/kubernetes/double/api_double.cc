@@ -213,8 +213,12 @@ ApiResponse ApiDouble::Watch(const ApiRequest& request, const Route& route) {
 std::string ApiDouble::NextLines(ApiWatch& watch) {
   std::string lines;
   // All events are kept until Compact: tests are short.
-  for (const Event& event : events_) {
-    if (event.version <= watch.version || event.info != watch.info) continue;
+  auto next = std::upper_bound(
+      events_.begin(), events_.end(), watch.version,
+      [](uint64_t version, const Event& event) { return version < event.version; });
+  for (; next != events_.end(); ++next) {
+    const Event& event = *next;
+    if (event.info != watch.info) continue;
     const bool before = Selects(watch, event.before);
     const bool after = Selects(watch, event.after);
     if (after) {
@@ -255,6 +259,17 @@ const Json* ApiDouble::Find(std::string_view plural, const ObjectName& object) c
   if (objects == objects_.end()) return nullptr;
   const auto found = objects->second.find(KeyOf(object.namespace_name, object.name));
   return found == objects->second.end() ? nullptr : &found->second.object;
+}
+
+std::vector<ObjectName> ApiDouble::Names(std::string_view plural) const {
+  std::vector<ObjectName> names;
+  const auto objects = objects_.find(std::string(plural));
+  if (objects == objects_.end()) return names;
+  for (const auto& [key, stored] : objects->second) {
+    const Json& meta = stored.object["metadata"];
+    names.push_back({meta.value("namespace", ""), meta["name"]});
+  }
+  return names;
 }
 
 void ApiDouble::Remove(std::string_view plural, const ObjectName& object) {
@@ -331,6 +346,12 @@ ApiResponse ApiDouble::Commit(const Route& route, Stored& stored, Json after,
     if (!group.empty()) refusal.details["group"] = group;
     return Refuse(refusal);
   }
+  const std::string uid = before["metadata"]["uid"];
+  if (meta.value("uid", uid) != uid) {
+    return Refuse(InvalidRefusal(info, route.name, "metadata.uid", "FieldValueInvalid",
+                                 "Invalid value: " + meta["uid"].dump() +
+                                     ": field is immutable"));
+  }
   for (const char* const key : {"uid", "creationTimestamp", "generation", "namespace", "name"}) {
     if (before["metadata"].contains(key)) meta[key] = before["metadata"][key];
   }
@@ -385,6 +406,10 @@ ApiResponse ApiDouble::Patch(const ApiRequest& request, const Route& route) {
   const bool has_status = route.info->kind != "ConfigMap";
   if (route.subresource == "status") {
     if (patched->contains("status")) after["status"] = (*patched)["status"];
+    const Json& meta = (*patched)["metadata"];
+    after["metadata"]["resourceVersion"] = meta["resourceVersion"];
+    // For a custom resource the server takes the stored metadata before it compares uids.
+    if (route.info->kind != "LonghaulJob") after["metadata"]["uid"] = meta["uid"];
   } else {
     after = *patched;
     if (has_status && stored.object.contains("status")) after["status"] = stored.object["status"];

@@ -55,6 +55,8 @@ class ApiDouble {
   uint64_t version() const { return version_; }
   // The object, or null. For a resource without namespaces the namespace is empty.
   const Json* Find(std::string_view plural, const ObjectName& object) const;
+  // The names of all objects, in order.
+  std::vector<ObjectName> Names(std::string_view plural) const;
   // What the kubelet does at the end of a pod: removes it.
   void Remove(std::string_view plural, const ObjectName& object);
   void SetStreamingLists(bool supported) { streaming_lists_ = supported; }

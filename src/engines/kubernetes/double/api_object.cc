@@ -10,12 +10,15 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-const std::array<ResourceInfo, 7> kResources = {{
+const std::array<ResourceInfo, 9> kResources = {{
     {Pods(), "Pod", true},
     {Nodes(), "Node", false},
     {Leases(), "Lease", false},
     {{"", "v1", "configmaps", true}, "ConfigMap", false},
     {{"", "v1", "events", true}, "Event", false},
+    // The same objects as those of the core group, as on the server.
+    {{"events.k8s.io", "v1", "events", true}, "Event", false},
+    {{"longhaul.dev", "v1", "longhauljobs", true}, "LonghaulJob", true},
     {{"policy", "v1", "poddisruptionbudgets", true}, "PodDisruptionBudget", true},
     {{"scheduling.x-k8s.io", "v1alpha1", "podgroups", true}, "PodGroup", true},
 }};

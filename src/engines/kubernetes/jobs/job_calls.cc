@@ -53,6 +53,10 @@ ActionResult ResultOf(const JobAction& action, const Verdict& verdict) {
       // Of a creation: its namespace.
       return std::holds_alternative<CreateJobPod>(action) ? ActionResult::kRefused
                                                           : ActionResult::kGone;
+    case Outcome::kConflict:
+      // Of a creation: of a quota, which has nothing to do with the pod.
+      return std::holds_alternative<CreateJobPod>(action) ? ActionResult::kRefused
+                                                          : ActionResult::kConflict;
     default:
       return ActionResult::kRefused;
   }

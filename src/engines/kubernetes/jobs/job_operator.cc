@@ -39,6 +39,8 @@ void JobOperator::OnJob(LonghaulJob job) {
     work = Work();
     work.pods = std::move(pods);
   }
+  // What was refused may not be what is done now.
+  if (work.job && work.job->generation != job.generation) work.refusal.clear();
   for (const char* target : {"job", "status"}) {
     const auto pending = work.pending.find(target);
     if (pending == work.pending.end()) continue;
@@ -59,8 +61,18 @@ void JobOperator::OnJobGone(const std::string& key) {
   wakes_.Set(key, std::nullopt);
 }
 
+void JobOperator::ForgetRefusal(Work& work, const std::string& target) {
+  if (work.refused == target) work.refusal.clear();
+}
+
 void JobOperator::OnPod(JobPod pod) {
   const std::string key = pod.namespace_name + "/" + pod.job;
+  const auto known = job_of_pod_.find(pod.Key());
+  if (known != job_of_pod_.end() && known->second != key) {
+    // Its label has been changed.
+    const std::string before = known->second;
+    ErasePod(pod.Key(), before);
+  }
   Work& work = Mark(key);
   job_of_pod_[pod.Key()] = key;
   const auto pending = work.pending.find("pod " + pod.name);
@@ -68,6 +80,7 @@ void JobOperator::OnPod(JobPod pod) {
     pending->second.observed = true;
     if (pending->second.answered) work.pending.erase(pending);
   }
+  if (work.job && pod.owner_uid == work.job->uid) ForgetRefusal(work, "pod " + pod.name);
   work.pods.insert_or_assign(pod.name, std::move(pod));
 }
 
@@ -75,7 +88,11 @@ void JobOperator::OnPodGone(const std::string& key) {
   const auto known = job_of_pod_.find(key);
   if (known == job_of_pod_.end()) return;
   const std::string job_key = known->second;
-  job_of_pod_.erase(known);
+  ErasePod(key, job_key);
+}
+
+void JobOperator::ErasePod(const std::string& key, const std::string& job_key) {
+  job_of_pod_.erase(key);
   Work& work = Mark(job_key);
   const std::string name = key.substr(key.find('/') + 1);
   const auto pod = work.pods.find(name);
@@ -85,6 +102,8 @@ void JobOperator::OnPodGone(const std::string& key) {
     work.pods.erase(pod);
   }
   work.pending.erase("pod " + name);
+  work.failures.erase("pod " + name);
+  ForgetRefusal(work, "pod " + name);
   if (work.job || !work.pods.empty()) return;
   jobs_.erase(job_key);
   dirty_.erase(job_key);
@@ -101,6 +120,14 @@ void JobOperator::OnReport(const std::string& job_key, const std::string& pod_ui
                            ControllerReport report, Instant now) {
   const auto found = jobs_.find(job_key);
   if (found == jobs_.end()) return;
+  // One that is ending, or has a successor, says nothing of the workers of the one that serves.
+  const JobPod* serves = nullptr;
+  for (const auto& [name, pod] : found->second.pods) {
+    const bool live = pod.role == JobPodRole::kController && !pod.being_deleted && !pod.ended();
+    const bool own = found->second.job && pod.owner_uid == found->second.job->uid;
+    if (live && own && (serves == nullptr || pod.life > serves->life)) serves = &pod;
+  }
+  if (serves == nullptr || serves->uid != pod_uid) return;
   Work& work = Mark(job_key);
   work.report = std::move(report);
   work.reporter = pod_uid;
@@ -136,20 +163,23 @@ void JobOperator::OnReply(const JobAction& action, ActionResult result, const st
     work.refused = target;
     pending->second.answered = true;
     pending->second.until = now + Backoff(work.failures[target]++);
+    pending->second.unsure_until = now + kUnobserved;
     return;
   }
   work.failures.erase(target);
-  if (work.refused == target) work.refusal.clear();
+  ForgetRefusal(work, target);
   // A pod of that name which is not among the job's: somebody else's, or one not observed yet.
   if (result == ActionResult::kExists) {
     work.refusal = why;
     work.refused = target;
   }
-  if (pending->second.observed && result == ActionResult::kDone) {
+  const bool settled = result == ActionResult::kDone || result == ActionResult::kConflict;
+  if (pending->second.observed && settled) {
     work.pending.erase(pending);
   } else {
     pending->second.answered = true;
     pending->second.until = now + kUnobserved;
+    pending->second.unsure_until = pending->second.until;
   }
 }
 

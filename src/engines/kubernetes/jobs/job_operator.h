@@ -51,7 +51,8 @@ struct JobOperatorSettings {
   Duration report_life = std::chrono::seconds(30);
 };
 
-enum class ActionResult : uint8_t { kDone, kExists, kGone, kRefused };
+// kConflict: the object has changed since it was observed.
+enum class ActionResult : uint8_t { kDone, kExists, kGone, kConflict, kRefused };
 
 class JobOperator {
  public:
@@ -92,6 +93,7 @@ class JobOperator {
     bool answered = false;
     bool observed = false;  // the object has changed since it was sent
     Instant until;          // answered: nothing is sent again before
+    Instant unsure_until;   // answered: an object may have been made and not be observed yet
   };
   struct Work {
     std::optional<LonghaulJob> job;
@@ -102,6 +104,7 @@ class JobOperator {
     std::map<std::string, Instant> unconnected;  // since when, by the worker pod's uid
     std::map<std::string, Instant> moved;        // to another controller, by the worker's uid
     std::optional<Instant> without_controller;   // since when the one before is ending
+    std::optional<Instant> silent_since;         // without a report of the controller
     std::optional<Instant> status_at;            // of the last write
     std::map<std::string, Pending> pending;      // by target
     std::map<std::string, int> failures;         // by target
@@ -121,23 +124,31 @@ class JobOperator {
   };
 
   Work& Mark(const std::string& key);
+  void ForgetRefusal(Work& work, const std::string& target);
+  void ErasePod(const std::string& pod_key, const std::string& job_key);
   void LookAt(const std::string& key, Instant now, Instant wall, std::vector<JobAction>& actions);
   void Plan(Look& look);
   void PlanFinished(Look& look);
   void PlanDeletion(Look& look);
   JobFacts PlanStop(Look& look, JobFacts facts);
-  JobFacts PlanRun(Look& look, const std::string& job_file);
+  JobFacts PlanRun(Look& look, JobFacts facts, const std::string& job_file);
   // Returns the controller that serves the job, or null while there is none.
   const JobPod* PlanController(Look& look, const std::string& job_file, JobFacts& facts);
   void MakeController(Look& look, const std::string& job_file, JobFacts& facts);
   void PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts);
-  void PlanWorker(Look& look, const JobPod& worker, const ControllerPlace& place);
-  bool IsLost(Look& look, const JobPod& worker);
+  void PlanWorker(Look& look, const JobPod& worker, const JobPod& controller);
+  bool IsLost(Look& look, const JobPod& worker, const JobPod& controller);
+  // Whether the controller has reported within report_life.
+  bool IsReported(const Look& look, const JobPod& controller) const;
   bool IsConnected(const Look& look, const JobPod& worker) const;
   void Judge(Look& look, const JobPod& controller, const std::vector<const JobPod*>& workers,
              JobFacts& facts) const;
+  // Whether what is stored is kept, because no report could have come yet.
+  bool KeepsRunning(Look& look, const JobPod& controller, JobFacts& facts) const;
   void WriteStatus(Look& look, const JobFacts& facts);
-  bool StopPods(Look& look, bool workers_too);
+  bool StopPods(Look& look);
+  bool ControllersEnd(Look& look, const std::vector<const JobPod*>& controllers);
+  bool MayHaveMore(Look& look) const;
 
   std::vector<const JobPod*> PodsOf(const Look& look, JobPodRole role) const;
   // Sends the action, unless one for its target is under way.

@@ -448,5 +448,178 @@ TEST_F(JobOperatorTest, GoodputAloneIsWrittenSeldom) {
   EXPECT_EQ(object_["status"]["goodput"], 0.75);
 }
 
+TEST_F(JobOperatorTest, AStatusIsWrittenOnlyOverTheOneThatWasObserved) {
+  Observe();
+  int statuses = 0;
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    const auto* patch = std::get_if<PatchJob>(&action);
+    if (patch == nullptr) continue;
+    ++statuses;
+    EXPECT_EQ(patch->patch["metadata"]["resourceVersion"], "5");
+    operator_.OnReply(action, ActionResult::kConflict, "it has changed", now_);
+  }
+  EXPECT_EQ(statuses, 1);
+  // Not before the change is observed, and then at once.
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    EXPECT_FALSE(std::holds_alternative<PatchJob>(action));
+  }
+  object_["metadata"]["resourceVersion"] = "6";
+  Observe();
+  Rest();
+  EXPECT_EQ(Phase(), "Queued");
+  EXPECT_THAT(Message(), testing::Not(HasSubstr("changed"))) << "a conflict is no refusal";
+}
+
+TEST_F(JobOperatorTest, AnEndingControllerSaysNothingOfTheWorkers) {
+  Train();
+  const std::string before = pods_["tune-controller-0"]["metadata"]["uid"];
+  Merge("tune-controller-0", R"({"metadata": {"deletionTimestamp": "2026-01-31T08:00:00Z"}})");
+  Rest();
+  Pass(minutes(4));
+  EXPECT_THAT(Rest(), ElementsAre("create tune-controller-1"));
+  StartController("tune-controller-1", "10.0.0.9");
+  Rest();
+  const std::string uid = pods_["tune-controller-1"]["metadata"]["uid"];
+  for (int i = 0; i < 60; ++i) {
+    operator_.OnReport("ns/tune", before, Report({}, false), now_);
+    for (const std::string& did : Rest()) EXPECT_EQ(did.find("delete"), std::string::npos) << did;
+    operator_.OnReport("ns/tune", uid, Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
+    operator_.OnReport("ns/tune", before, Report({}, false), now_);
+    for (const std::string& did : Rest()) EXPECT_EQ(did.find("delete"), std::string::npos) << did;
+    EXPECT_EQ(Phase(), "Running") << i;
+    Pass(seconds(10));
+  }
+}
+
+TEST_F(JobOperatorTest, ANewOperatorKeepsThePhaseUntilAReportCanHaveCome) {
+  Train();
+  operator_ = JobOperator(Settings());
+  operator_.OnTokenKeys(kKeys);
+  Observe();
+  for (const auto& [name, pod] : pods_) ObservePod(name);
+  const JobJson before = object_["status"];
+  EXPECT_THAT(Rest(), IsEmpty());
+  Pass(seconds(29));
+  EXPECT_THAT(Rest(), IsEmpty());
+  EXPECT_EQ(object_["status"], before);
+  Pass(seconds(1));
+  EXPECT_THAT(Rest(), ElementsAre("event Restarting"));
+  EXPECT_EQ(object_["status"]["goodput"], 0.5) << "the newest that is known";
+  EXPECT_EQ(object_["status"]["conditions"].back()["reason"], "NoReport");
+}
+
+TEST_F(JobOperatorTest, APodThatWasMadeThoughTheReplyIsLostIsNoRefusal) {
+  Observe();
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    if (std::holds_alternative<CreateJobPod>(action)) {
+      Carry(action);
+      operator_.OnReply(action, ActionResult::kExists, "it exists", now_);
+      ObservePod("tune-controller-0");
+    } else {
+      Carry(action);
+      operator_.OnReply(action, ActionResult::kDone, "", now_);
+    }
+  }
+  StartController("tune-controller-0");
+  Rest();
+  EXPECT_EQ(Message(), "0 worker pods of 2 have a node");
+}
+
+TEST_F(JobOperatorTest, ARefusalOfAnEarlierSpecIsForgotten) {
+  Observe();
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    if (!std::holds_alternative<CreateJobPod>(action)) Carry(action);
+    const bool create = std::holds_alternative<CreateJobPod>(action);
+    operator_.OnReply(action, create ? ActionResult::kRefused : ActionResult::kDone, "no", now_);
+  }
+  object_["metadata"]["generation"] = 2;
+  Observe();
+  Pass(seconds(1));
+  Rest();
+  StartController("tune-controller-0");
+  Rest();
+  EXPECT_EQ(Message(), "0 worker pods of 2 have a node");
+}
+
+TEST_F(JobOperatorTest, AControllerThatIsMadeLateOfAFinishedJobIsDeleted) {
+  Train();
+  pods_["tune-controller-1"] = pods_["tune-controller-0"];
+  pods_["tune-controller-1"]["metadata"]["name"] = "tune-controller-1";
+  pods_["tune-controller-1"]["metadata"]["uid"] = "late";
+  pods_["tune-controller-1"]["metadata"]["labels"]["longhaul.dev/life"] = "1";
+  Merge("tune-controller-0", R"({"status": {"phase": "Succeeded", "containerStatuses": [
+      {"name": "controller", "state": {"terminated": {"exitCode": 0, "message":
+       "{\"outcome\":\"succeeded\"}"}}}]}})");
+  Rest();
+  EXPECT_EQ(Phase(), "Succeeded");
+  ObservePod("tune-controller-1");
+  EXPECT_THAT(Rest(), ElementsAre("delete tune-controller-1"));
+  EXPECT_FALSE(pods_["tune-controller-0"]["metadata"].contains("deletionTimestamp"));
+}
+
+TEST_F(JobOperatorTest, AFinalizerStaysWhileAPodMayBeMade) {
+  Observe();
+  std::optional<JobAction> create;
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    if (std::holds_alternative<CreateJobPod>(action)) {
+      create = action;
+    } else {
+      Carry(action);
+      operator_.OnReply(action, ActionResult::kDone, "", now_);
+    }
+  }
+  ASSERT_TRUE(create.has_value());
+  object_["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z";
+  Observe();
+  EXPECT_THAT(Rest(), IsEmpty()) << "it is under way";
+  operator_.OnReply(*create, ActionResult::kDone, "", now_);
+  EXPECT_THAT(Rest(), IsEmpty()) << "it is not observed yet";
+  Carry(*create);
+  EXPECT_THAT(Rest(), ElementsAre("delete tune-controller-0"));
+  Vanish("tune-controller-0");
+  EXPECT_THAT(Rest(), ElementsAre("job"));
+}
+
+TEST_F(JobOperatorTest, AFinalizerIsRemovedSomeTimeAfterACreationThatIsNotObserved) {
+  Observe();
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    const bool create = std::holds_alternative<CreateJobPod>(action);
+    if (!create) Carry(action);
+    operator_.OnReply(action, create ? ActionResult::kGone : ActionResult::kDone, "", now_);
+  }
+  object_["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z";
+  Observe();
+  EXPECT_THAT(Rest(), IsEmpty());
+  const auto next = operator_.NextDeadline();
+  ASSERT_TRUE(next.has_value());
+  Pass(*next - now_);
+  EXPECT_THAT(Rest(), ElementsAre("job"));
+}
+
+TEST_F(JobOperatorTest, TheWorkersOfASuspendedJobDoNotAwaitALostController) {
+  Train();
+  object_["spec"]["suspend"] = true;
+  Observe();
+  Rest();
+  Pass(minutes(4) - seconds(1));
+  EXPECT_THAT(Rest(), IsEmpty());
+  ASSERT_TRUE(operator_.NextDeadline().has_value());
+  EXPECT_EQ(*operator_.NextDeadline(), now_ + seconds(1));
+  Pass(seconds(1));
+  EXPECT_THAT(Rest(), ElementsAre("delete tune-worker-0-0", "delete tune-worker-1-0"));
+}
+
+TEST_F(JobOperatorTest, APodWhoseLabelIsChangedLeavesTheJob) {
+  Train();
+  object_["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z";
+  Merge("tune-worker-1-0", R"({"metadata": {"labels": {"longhaul.dev/job": "other"}}})");
+  Observe();
+  EXPECT_THAT(Rest(), ElementsAre("delete tune-controller-0"));
+  Vanish("tune-controller-0");
+  EXPECT_THAT(Rest(), ElementsAre("delete tune-worker-0-0"));
+  Vanish("tune-worker-0-0");
+  EXPECT_THAT(Rest(), ElementsAre("job"));
+}
+
 }  // namespace
 }  // namespace longhaul::engines::kubernetes

@@ -81,17 +81,18 @@ void JobOperator::Plan(Look& look) {
   JobFacts facts;
   facts.desired = job.desired;
   facts.restarts = StoredRestarts(job);
+  facts.goodput = StoredGoodput(job);
   const Result<std::string> file = JobFileOf(job);
   const Status usable = file.ok() ? CheckPodTemplate(job) : file.status();
   if (!usable.ok()) {
-    StopPods(look, true);
+    StopPods(look);
     facts.phase = JobPhase::kFailed;
     facts.reason = kInvalidSpec;
     facts.message = usable.message();
   } else if (job.suspend) {
     facts = PlanStop(look, std::move(facts));
   } else {
-    facts = PlanRun(look, *file);
+    facts = PlanRun(look, std::move(facts), *file);
   }
   WriteStatus(look, facts);
 }
@@ -99,10 +100,14 @@ void JobOperator::Plan(Look& look) {
 // The pods are made anew by nobody; the controller pod stays for its log.
 void JobOperator::PlanFinished(Look& look) {
   for (const JobPod* worker : PodsOf(look, JobPodRole::kWorker)) Delete(look, *worker);
+  // One that an earlier operator has requested, and that was made late.
+  for (const JobPod* controller : PodsOf(look, JobPodRole::kController)) {
+    if (!controller->ended()) Delete(look, *controller);
+  }
 }
 
 void JobOperator::PlanDeletion(Look& look) {
-  if (!StopPods(look, true) || !look.job.HasFinalizer()) return;
+  if (!StopPods(look) || MayHaveMore(look) || !look.job.HasFinalizer()) return;
   JobJson finalizers = JobJson::array();
   for (const std::string& each : look.job.finalizers) {
     if (each != kJobFinalizer) finalizers.push_back(each);
@@ -114,32 +119,53 @@ void JobOperator::PlanDeletion(Look& look) {
 }
 
 // Deletes the controller and, once it has ended, the workers. Returns whether no pod is left.
-bool JobOperator::StopPods(Look& look, bool workers_too) {
+bool JobOperator::StopPods(Look& look) {
   const std::vector<const JobPod*> controllers = PodsOf(look, JobPodRole::kController);
   const std::vector<const JobPod*> workers = PodsOf(look, JobPodRole::kWorker);
-  bool controls = false;
-  for (const JobPod* pod : controllers) {
-    Delete(look, *pod);
-    controls = controls || !pod->ended();
-  }
-  if (!controls && workers_too) {
+  for (const JobPod* pod : controllers) Delete(look, *pod);
+  if (ControllersEnd(look, controllers)) {
     for (const JobPod* pod : workers) Delete(look, *pod);
   }
   return controllers.empty() && workers.empty();
 }
 
+// Whether they have ended, or have had controller_patience for a last checkpoint: on a node that
+// does not answer a pod stays, and the workers must not hold their devices as long.
+bool JobOperator::ControllersEnd(Look& look, const std::vector<const JobPod*>& controllers) {
+  bool remains = false;
+  for (const JobPod* pod : controllers) {
+    if (!pod->ended() && !pod->being_deleted) return false;
+    remains = remains || !pod->ended();
+  }
+  if (!remains) return true;
+  if (!look.work.without_controller) look.work.without_controller = look.now;
+  const Instant late = *look.work.without_controller + settings_.controller_patience;
+  if (look.now >= late) return true;
+  look.AgainAt(late);
+  return false;
+}
+
+// Whether a pod may exist that was requested and has not been observed.
+bool JobOperator::MayHaveMore(Look& look) const {
+  for (const auto& [target, pending] : look.work.pending) {
+    if (!target.starts_with("pod ") || look.work.pods.contains(target.substr(4))) continue;
+    if (!pending.answered) return true;
+    if (look.now >= pending.unsure_until) continue;
+    look.AgainAt(pending.unsure_until);
+    return true;
+  }
+  return false;
+}
+
 JobFacts JobOperator::PlanStop(Look& look, JobFacts facts) {
-  const bool stopped = StopPods(look, true);
+  const bool stopped = StopPods(look);
   facts.phase = JobPhase::kSuspended;
   facts.reason = stopped ? "Suspended" : "Stopping";
   facts.message = stopped ? "spec.suspend is true" : "its pods end, with a last checkpoint";
   return facts;
 }
 
-JobFacts JobOperator::PlanRun(Look& look, const std::string& job_file) {
-  JobFacts facts;
-  facts.desired = look.job.desired;
-  facts.restarts = StoredRestarts(look.job);
+JobFacts JobOperator::PlanRun(Look& look, JobFacts facts, const std::string& job_file) {
   facts.phase = HasBegun(look.job) ? JobPhase::kRestarting : JobPhase::kQueued;
   facts.reason = "WaitsForController";
   const JobPod* controller = PlanController(look, job_file, facts);
@@ -149,7 +175,7 @@ JobFacts JobOperator::PlanRun(Look& look, const std::string& job_file) {
     facts.reason = outcome->succeeded ? "Finished" : "JobFailed";
     facts.message = outcome->message;
     facts.restarts = outcome->restarts.value_or(facts.restarts);
-    facts.goodput = outcome->goodput.value_or(0);
+    facts.goodput = outcome->goodput.value_or(facts.goodput);
     return facts;
   }
   PlanWorkers(look, *controller, facts);
@@ -234,7 +260,7 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
       Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
                              WorkerPod(look.job, settings_.pods, index, life, place)});
     }
-    for (const JobPod* worker : workers) PlanWorker(look, *worker, place);
+    for (const JobPod* worker : workers) PlanWorker(look, *worker, controller);
   }
   const bool all_exist = workers.size() == look.job.desired;
   for (const JobPod* worker : workers) {
@@ -244,14 +270,15 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
   Judge(look, controller, workers, facts);
 }
 
-void JobOperator::PlanWorker(Look& look, const JobPod& worker, const ControllerPlace& place) {
+void JobOperator::PlanWorker(Look& look, const JobPod& worker, const JobPod& controller) {
+  const ControllerPlace place = PlaceOf(controller);
   if (worker.controller != place.address || worker.worker_authority != place.authority) {
     look.work.moved[worker.uid] = look.now;
     const JobJson annotations = {{kControllerAnnotation, place.address},
                                  {kAuthorityAnnotation, place.authority}};
     Act(look, PatchJobPod{NameOf(worker), {{"metadata", {{"annotations", annotations}}}}});
   }
-  if (!IsLost(look, worker) || !Delete(look, worker)) return;
+  if (!IsLost(look, worker, controller) || !Delete(look, worker)) return;
   Act(look, RecordEvent{NameOf(look.job),
                         EventOf(look.job, "Warning", "WorkerLost",
                                 worker.name + " on " + worker.node +
@@ -259,13 +286,17 @@ void JobOperator::PlanWorker(Look& look, const JobPod& worker, const ControllerP
                                 look.wall)});
 }
 
+bool JobOperator::IsReported(const Look& look, const JobPod& controller) const {
+  return look.work.report && look.work.reporter == controller.uid &&
+         look.now - look.work.reported_at < settings_.report_life;
+}
+
 bool JobOperator::IsConnected(const Look& look, const JobPod& worker) const {
   return look.work.report && look.work.report->connected.contains(worker.name);
 }
 
-bool JobOperator::IsLost(Look& look, const JobPod& worker) {
-  const bool known = look.work.report && look.now - look.work.reported_at < settings_.report_life;
-  if (!known || !worker.running || IsConnected(look, worker)) {
+bool JobOperator::IsLost(Look& look, const JobPod& worker, const JobPod& controller) {
+  if (!IsReported(look, controller) || !worker.running || IsConnected(look, worker)) {
     look.work.unconnected.erase(worker.uid);
     return false;
   }
@@ -280,16 +311,33 @@ bool JobOperator::IsLost(Look& look, const JobPod& worker) {
   return false;
 }
 
+bool JobOperator::KeepsRunning(Look& look, const JobPod& controller, JobFacts& facts) const {
+  Work& work = look.work;
+  if (StoredPhase(look.job) != JobPhase::kRunning || !controller.running) return false;
+  const bool was_reported = work.report && work.reporter == controller.uid;
+  if (was_reported) work.silent_since = work.reported_at;
+  if (!work.silent_since) work.silent_since = look.now;
+  const Instant late = *work.silent_since + settings_.report_life;
+  if (look.now >= late) return false;
+  look.AgainAt(late);
+  facts.phase = JobPhase::kRunning;
+  facts.reason = "Training";
+  facts.ready = StoredReady(look.job);
+  return true;
+}
+
 // The phase, from the pods and from what the controller reports.
 void JobOperator::Judge(Look& look, const JobPod& controller,
                         const std::vector<const JobPod*>& workers, JobFacts& facts) const {
   const Work& work = look.work;
-  const bool reported = work.report && work.reporter == controller.uid &&
-                        look.now - work.reported_at < settings_.report_life;
+  const bool reported = IsReported(look, controller);
   if (reported) {
     look.AgainAt(work.reported_at + settings_.report_life);
     facts.restarts = work.report->restarts;
     facts.goodput = work.report->goodput;
+    look.work.silent_since.reset();
+  } else if (KeepsRunning(look, controller, facts)) {
+    return;
   }
   size_t placed = 0;
   std::string trouble;
@@ -308,7 +356,9 @@ void JobOperator::Judge(Look& look, const JobPod& controller,
   }
   if (HasBegun(look.job)) {
     facts.phase = JobPhase::kRestarting;
-    facts.reason = facts.ready < look.job.desired ? "WorkersMissing" : "Recovering";
+    facts.reason = facts.ready < look.job.desired ? "WorkersMissing"
+                   : reported                     ? "Recovering"
+                                                  : "NoReport";
     facts.message = trouble.empty() && reported ? work.report->fault : trouble;
     return;
   }
@@ -343,7 +393,10 @@ void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
   }
   const JobPhase before = StoredPhase(look.job);
   const bool first = look.job.status.is_null() || look.job.status.empty();
-  const JobJson patch = {{"metadata", {{"uid", look.job.uid}}}, {"status", status}};
+  // With the version: a status that is decided from an older one, or arrives late from an operator
+  // that has been replaced, would take back an end that is stored.
+  const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}},
+                         {"status", status}};
   if (!Act(look, PatchJob{NameOf(look.job), patch, true})) return;
   look.work.status_at = look.now;
   // Often shorter than the time between two looks, so that no phase tells it.

@@ -72,6 +72,17 @@ uint64_t StoredRestarts(const LonghaulJob& job) {
   return restarts != nullptr && restarts->is_number_unsigned() ? restarts->get<uint64_t>() : 0;
 }
 
+uint32_t StoredReady(const LonghaulJob& job) {
+  const JobJson* ready = Member(job.status, "ready");
+  const bool fits = ready != nullptr && ready->is_number_unsigned();
+  return fits ? static_cast<uint32_t>(std::min<uint64_t>(ready->get<uint64_t>(), job.maximum)) : 0;
+}
+
+double StoredGoodput(const LonghaulJob& job) {
+  const JobJson* goodput = Member(job.status, "goodput");
+  return goodput != nullptr && goodput->is_number() ? goodput->get<double>() : 0;
+}
+
 bool IsFinished(const LonghaulJob& job) {
   for (const std::string_view type : {"Succeeded", "Failed"}) {
     const JobJson* condition = ConditionOf(job.status, type);

@@ -50,6 +50,8 @@ bool IsFinished(const LonghaulJob& job);
 // The phase that is stored, or kQueued.
 JobPhase StoredPhase(const LonghaulJob& job);
 uint64_t StoredRestarts(const LonghaulJob& job);
+uint32_t StoredReady(const LonghaulJob& job);
+double StoredGoodput(const LonghaulJob& job);
 
 // The reason of a job that cannot be run as it is described. It is no end: a change of the spec is
 // considered.

@@ -85,6 +85,55 @@ JobJson TemplateSpec(const LonghaulJob& job) {
   return found == job.pod_template.end() || found->is_null() ? JobJson::object() : *found;
 }
 
+Status Expected(const std::string& field, std::string_view want) {
+  return InvalidArgument(field + ": expected " + std::string(want));
+}
+
+// A member that is absent or null, or has the type.
+Status CheckObject(const JobJson& object, const char* name, const std::string& path) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null() || found->is_object()) return {};
+  return Expected(path + "." + name, "an object");
+}
+
+Status CheckObjects(const JobJson& object, const char* name, const std::string& path) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return {};
+  const std::string field = path + "." + name;
+  if (!found->is_array()) return Expected(field, "a list of objects");
+  for (const JobJson& each : *found) {
+    if (!each.is_object()) return Expected(field, "a list of objects");
+  }
+  return {};
+}
+
+Status CheckTexts(const JobJson& object, const char* name, const std::string& path) {
+  RETURN_IF_ERROR(CheckObject(object, name, path));
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return {};
+  for (const auto& [key, value] : found->items()) {
+    if (!value.is_string()) return Expected(path + "." + name + "." + key, "a text");
+  }
+  return {};
+}
+
+// What the operator adds to, in the container of the workers.
+Status CheckWorkerContainer(const JobJson& container) {
+  const std::string path = "spec.template.spec.containers";
+  for (const char* field : {"command", "args"}) {
+    if (!container.contains(field)) continue;
+    return InvalidArgument(path + ": " + field +
+                           " of the worker container: state the command in spec.job");
+  }
+  for (const char* list : {"env", "volumeMounts"}) {
+    RETURN_IF_ERROR(CheckObjects(container, list, path));
+  }
+  RETURN_IF_ERROR(CheckObject(container, "resources", path));
+  const auto resources = container.find("resources");
+  if (resources == container.end() || resources->is_null()) return {};
+  return CheckObject(*resources, "limits", path + ".resources");
+}
+
 // The container of the template in which the workers run: the one of that name, or the only one.
 JobJson* WorkerContainer(JobJson& spec) {
   const auto containers = spec.find("containers");
@@ -167,8 +216,20 @@ Status CheckPodTemplate(const LonghaulJob& job) {
     return InvalidArgument("metadata.name: expected at most " + std::to_string(kMostJobName) +
                            " of a-z, 0-9 and '-': the names of its pods are made from it");
   }
+  const std::string path = "spec.template.spec";
+  if (job.pod_template.is_object()) {
+    RETURN_IF_ERROR(CheckObject(job.pod_template, "metadata", "spec.template"));
+    RETURN_IF_ERROR(CheckObject(job.pod_template, "spec", "spec.template"));
+    const auto meta = job.pod_template.find("metadata");
+    for (const char* texts : {"labels", "annotations"}) {
+      if (meta == job.pod_template.end() || meta->is_null()) continue;
+      RETURN_IF_ERROR(CheckTexts(*meta, texts, "spec.template.metadata"));
+    }
+  }
   JobJson spec = TemplateSpec(job);
-  if (!spec.is_object()) return InvalidArgument("spec.template.spec: expected an object");
+  for (const char* list : {"initContainers", "volumes"}) {
+    RETURN_IF_ERROR(CheckObjects(spec, list, path));
+  }
   for (const char* field : kOurFields) {
     if (!spec.contains(field)) continue;
     return InvalidArgument("spec.template.spec." + std::string(field) +
@@ -180,12 +241,7 @@ Status CheckPodTemplate(const LonghaulJob& job) {
     return InvalidArgument(
         "spec.template.spec.containers: expected one container, or one named worker");
   }
-  for (const char* field : {"command", "args"}) {
-    if (!container->contains(field)) continue;
-    return InvalidArgument("spec.template.spec.containers: " + std::string(field) +
-                           " of the worker container: state the command in spec.job");
-  }
-  return {};
+  return CheckWorkerContainer(*container);
 }
 
 JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t life,

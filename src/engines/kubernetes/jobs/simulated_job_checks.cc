@@ -1,0 +1,254 @@
+#include "engines/kubernetes/jobs/simulated_job_checks.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "engines/kubernetes/jobs/simulated_jobs.h"
+
+namespace longhaul::engines::kubernetes {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// The operator repeats what was refused after at most 5 minutes, and a pod of a node that does not
+// answer is removed after 400 s.
+constexpr Duration kRestPods = minutes(9);
+// A report is asked for each 2 s, is true for 30 s, and messages take up to 3 s.
+constexpr Duration kRestStatus = minutes(6);
+
+bool Lives(const JobPod& pod) { return !pod.being_deleted && !pod.ended(); }
+
+std::map<std::string, Json> ConditionsOf(const Json& job) {
+  std::map<std::string, Json> conditions;
+  const Json status = job.value("status", Json::object());
+  for (const Json& each : status.value("conditions", Json::array())) {
+    conditions[each["type"]] = each;
+  }
+  return conditions;
+}
+
+bool IsOver(const Json& job) {
+  for (const auto& [type, condition] : ConditionsOf(job)) {
+    if (type != "Succeeded" && type != "Failed") continue;
+    if (condition["status"] == "True" && condition["reason"] != "InvalidSpec") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string PhaseOf(const Json& job) {
+  const Json status = job.value("status", Json::object());
+  return status.value("phase", "");
+}
+
+std::string PhaseIn(const JobAction& action) {
+  const auto* patch = std::get_if<PatchJob>(&action);
+  if (patch == nullptr || !patch->status) return "";
+  return " " + patch->patch["status"]["phase"].get<std::string>() + " " +
+         patch->patch["status"]["ready"].dump();
+}
+
+std::string OwnerOf(const CreateJobPod& create) {
+  return create.object["metadata"]["ownerReferences"][0]["uid"];
+}
+
+Status CheckStatusChange(const Json& before, const Json& after) {
+  const std::string phase = PhaseOf(after);
+  const std::map<std::string, Json> old_ones = ConditionsOf(before);
+  int held = 0;
+  for (const auto& [type, condition] : ConditionsOf(after)) {
+    const bool is_true = condition["status"] == "True";
+    if (type != "Created" && is_true) {
+      ++held;
+      if (type != phase) return InternalError(type + " is true in the phase " + phase);
+    }
+    const auto known = old_ones.find(type);
+    if (known == old_ones.end()) continue;
+    const bool same_time = known->second["lastTransitionTime"] == condition["lastTransitionTime"];
+    if (known->second["status"] == condition["status"] && !same_time) {
+      return InternalError("the time of the condition " + type + " has changed without it");
+    }
+  }
+  if (held != 1) return InternalError(std::to_string(held) + " phases are true");
+  if (IsOver(before) && phase != PhaseOf(before)) {
+    return InternalError("a finished job became " + phase);
+  }
+  return {};
+}
+
+const JobPod* SimulatedJobs::LiveController(const std::string& job_uid) const {
+  for (const auto& [key, pod] : seen_pods_) {
+    if (pod.owner_uid == job_uid && pod.role == JobPodRole::kController && Lives(pod)) return &pod;
+  }
+  return nullptr;
+}
+
+void SimulatedJobs::CheckAction(const JobAction& action) {
+  if (const auto* create = std::get_if<CreateJobPod>(&action)) {
+    CheckCreate(*create);
+  } else if (const auto* remove = std::get_if<DeleteJobPod>(&action)) {
+    CheckTouched(remove->pod);
+  } else if (const auto* patch = std::get_if<PatchJobPod>(&action)) {
+    CheckTouched(patch->pod);
+    if (patch->patch.contains("spec")) CheckGates(patch->pod);
+  } else if (const auto* job = std::get_if<PatchJob>(&action)) {
+    CheckPatch(*job);
+  }
+}
+
+void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
+  const std::string name = create.pod.name;
+  const Result<JobPod> read = [&] {
+    JobJson object = create.object;
+    object["metadata"]["uid"] = "new";
+    return ReadJobPod(object);
+  }();
+  if (!read.ok()) return Break(read.status().message());
+  ++unanswered_[read->owner_uid];
+  const auto known = seen_jobs_.find("ns/" + read->job);
+  if (known == seen_jobs_.end() || known->second.uid != read->owner_uid) {
+    return Break(name + " is made for no job");
+  }
+  const LonghaulJob& job = known->second;
+  if (job.being_deleted || job.suspend || IsFinished(job)) {
+    return Break(name + " is made for a job that is suspended, finished or deleted");
+  }
+  if (!job.HasFinalizer()) return Break(name + " is made before the finalizer");
+  if (read->role == JobPodRole::kWorker) {
+    if (read->index >= job.desired) Break(name + " is too much");
+    if (!read->gated) Break(name + " has no gate");
+    const JobPod* controller = LiveController(job.uid);
+    if (controller == nullptr) return Break(name + " is made without a controller");
+    if (read->controller != PlaceOf(*controller).address) Break(name + " has no controller");
+  }
+  for (const auto& [key, pod] : seen_pods_) {
+    const bool same =
+        pod.owner_uid == job.uid && pod.role == read->role && pod.index == read->index;
+    if (!same) continue;
+    if (Lives(pod)) Break(name + " is made while " + pod.name + " is live");
+    if (read->role == JobPodRole::kWorker || pod.ended()) continue;
+    const Instant since = ending_since_.at(pod.uid);
+    if (agenda_.now() < since + settings_.controller_patience) {
+      Break(name + " is made while " + pod.name + " ends");
+    }
+  }
+}
+
+void SimulatedJobs::CheckTouched(const PodName& pod) {
+  const auto seen = seen_pods_.find(pod.Key());
+  if (seen == seen_pods_.end() || seen->second.uid != pod.uid) {
+    return Break(pod.name + " is touched, and was not seen");
+  }
+  const auto job = seen_jobs_.find("ns/" + seen->second.job);
+  if (job == seen_jobs_.end() || job->second.uid != seen->second.owner_uid) {
+    Break(pod.name + " is touched, and is not the job's");
+  }
+}
+
+void SimulatedJobs::CheckGates(const PodName& name) {
+  const auto seen = seen_pods_.find(name.Key());
+  if (seen == seen_pods_.end()) return;
+  const LonghaulJob& job = seen_jobs_.at("ns/" + seen->second.job);
+  std::set<uint32_t> indices;
+  for (const auto& [key, pod] : seen_pods_) {
+    const bool is_worker = pod.owner_uid == job.uid && pod.role == JobPodRole::kWorker;
+    if (is_worker && Lives(pod) && pod.index < job.desired) indices.insert(pod.index);
+  }
+  if (indices.size() != job.desired) Break("the gate of " + name.name + " is removed early");
+}
+
+void SimulatedJobs::CheckPatch(const PatchJob& patch) {
+  const auto known = seen_jobs_.find(patch.job.Key());
+  if (known == seen_jobs_.end() || known->second.uid != patch.job.uid) {
+    return Break(patch.job.name + " is patched, and was not seen");
+  }
+  const LonghaulJob& job = known->second;
+  if (patch.status) {
+    if (IsFinished(job)) Break(job.name + " has finished, and its status is written");
+    return;
+  }
+  if (!job.being_deleted) return;
+  for (const auto& [key, pod] : seen_pods_) {
+    if (pod.owner_uid == job.uid) Break(job.name + " loses its finalizer before " + pod.name);
+  }
+  if (unanswered_[job.uid] > 0) Break(job.name + " loses its finalizer while a pod is made");
+}
+
+// `before`: the job, for a change of one.
+void SimulatedJobs::CheckStored(const JobAction& action, const Json& before) {
+  const auto* patch = std::get_if<PatchJob>(&action);
+  if (patch != nullptr && patch->status) {
+    const Json* after = Job(patch->job.name);
+    if (after == nullptr || before.is_null()) return;
+    if (before["metadata"]["uid"] != patch->job.uid) Break("the status of another job is written");
+    const Status holds = CheckStatusChange(before, *after);
+    if (!holds.ok()) Break(patch->job.name + ": " + holds.message());
+  }
+  const auto* change = std::get_if<PatchJobPod>(&action);
+  if (change == nullptr) return;
+  const Json* pod = api_.Find("pods", ObjectName{"ns", change->pod.name});
+  if (pod != nullptr && pod->at("metadata")["uid"] != change->pod.uid) {
+    Break(change->pod.name + " is another pod, and is patched");
+  }
+}
+
+// What may be for a moment, and not for long.
+void SimulatedJobs::CheckRest() {
+  Lasting now;
+  if (agenda_.now() >= faults_end_) {
+    for (const ObjectName& name : api_.Names("longhauljobs")) CheckRestOf(*Job(name.name), now);
+  }
+  for (auto& [what, since] : now) {
+    const auto before = lasting_.find(what);
+    if (before != lasting_.end()) since = before->second;
+    const bool of_status = what.find(": status") != what.npos;
+    if (agenda_.now() >= since + (of_status ? kRestStatus : kRestPods)) {
+      Break(what + ", since " + ToString(since));
+    }
+  }
+  lasting_ = std::move(now);
+}
+
+void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
+  const Json& spec = object["spec"];
+  const std::string name = object["metadata"]["name"];
+  const uint32_t desired = spec["workers"]["desired"];
+  const bool suspended = spec.value("suspend", false);
+  const SimulatedPlant::Truth truth = plant_.TruthOf(object["metadata"]["uid"]);
+  const auto lasts = [&](bool wrong, const std::string& what) {
+    if (wrong) now[name + ": " + what] = agenda_.now();
+  };
+  lasts(object["metadata"].contains("deletionTimestamp"), "it is deleted and remains");
+  if (object["metadata"].contains("deletionTimestamp")) return;
+  std::set<uint32_t> indices(truth.indices.begin(), truth.indices.end());
+  lasts(truth.controllers > 1, "it has two controllers");
+  lasts(truth.indices.size() != indices.size(), "it has two workers of one index");
+  lasts(!indices.empty() && *indices.rbegin() >= desired, "it has too many workers");
+  lasts(IsOver(object) && truth.live > 0, "it has finished and has pods");
+  if (IsOver(object)) return;
+  lasts(suspended && truth.pods > 0, "it is suspended and has pods");
+  // The status.
+  const Json status = object.value("status", Json::object());
+  const std::string phase = PhaseOf(object);
+  lasts(status.value("desired", 0u) != desired, "status.desired is wrong");
+  lasts(status.value("observedGeneration", 0) != object["metadata"]["generation"],
+        "status.observedGeneration is wrong");
+  lasts(suspended != (phase == "Suspended"), "status.phase is " + phase);
+  if (suspended) return;
+  lasts(truth.trains && phase != "Running", "status.phase is not Running");
+  lasts(!truth.trains && phase == "Running", "status.phase is Running");
+  if (!truth.trains) return;
+  lasts(status.value("ready", size_t{0}) != truth.connected.size(),
+        "status.ready is not the number of connected workers");
+  for (const auto& [type, condition] : ConditionsOf(object)) {
+    if (type != phase) continue;
+    const std::string reason = condition["reason"];
+    lasts(reason == "Refused", "status.conditions: it is refused, and it runs");
+  }
+}
+
+}  // namespace longhaul::engines::kubernetes
