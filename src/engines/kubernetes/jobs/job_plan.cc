@@ -395,8 +395,7 @@ void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
   const bool first = look.job.status.is_null() || look.job.status.empty();
   // With the version: a status that is decided from an older one, or arrives late from an operator
   // that has been replaced, would take back an end that is stored.
-  const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}},
-                         {"status", status}};
+  const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}}, {"status", status}};
   if (!Act(look, PatchJob{NameOf(look.job), patch, true})) return;
   look.work.status_at = look.now;
   // Often shorter than the time between two looks, so that no phase tells it.

@@ -71,6 +71,12 @@ JobJson LeastRights() {
           {"seccompProfile", {{"type", "RuntimeDefault"}}}};
 }
 
+// With limits, so that a namespace with a quota accepts it.
+JobJson Resources(const char* cpu, const char* memory, const char* memory_limit) {
+  return {{"requests", {{"cpu", cpu}, {"memory", memory}}},
+          {"limits", {{"cpu", "2"}, {"memory", memory_limit}}}};
+}
+
 JobJson TokenVolume(const LonghaulJob& job) {
   const JobJson token = {
       {"serviceAccountToken",
@@ -169,8 +175,26 @@ JobJson InstallContainer(const PodSettings& settings) {
           {"image", settings.image},
           {"command",
            JobJson::array({"cp", "-a", settings.program + "/.", std::string(kProgramFolder)})},
+          {"resources", Resources("50m", "64Mi", "256Mi")},
           {"securityContext", LeastRights()},
           {"volumeMounts", JobJson::array({Mount("longhaul-program", kProgramFolder)})}};
+}
+
+// The controller pod gets the volumes of the worker pods where their worker container has them, and
+// the user of the worker pods, whose files are there.
+void ShareStorage(const LonghaulJob& job, JobJson& controller_spec) {
+  JobJson workers = TemplateSpec(job);
+  const JobJson* container = WorkerContainer(workers);
+  if (container == nullptr) return;
+  const auto append = [](const JobJson& from, JobJson& to, const char* key) {
+    if (!from.contains(key) || !from[key].is_array()) return;
+    for (const JobJson& each : from[key]) to[key].push_back(each);
+  };
+  append(workers, controller_spec, "volumes");
+  append(*container, controller_spec["containers"][0], "volumeMounts");
+  if (workers.contains("securityContext")) {
+    controller_spec["securityContext"] = workers["securityContext"];
+  }
 }
 
 void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, JobJson& container) {
@@ -258,6 +282,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
        ProgramCommand(settings.program, {"authority", "--state-dir", state, "--address",
                                          "$(POD_IP)", "--publish", "/dev/termination-log"})},
       {"env", ip},
+      {"resources", Resources("50m", "64Mi", "256Mi")},
       {"securityContext", LeastRights()},
       {"volumeMounts", mounts}};
   JobJson controller = {{"name", kControllerContainer},
@@ -288,7 +313,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
                                                                       "--publish",
                                                                       "/dev/termination-log"})},
                         {"env", ip},
-                        {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "256Mi"}}}}},
+                        {"resources", Resources("100m", "256Mi", "2Gi")},
                         {"securityContext", LeastRights()},
                         {"volumeMounts", mounts}};
   JobJson spec = {
@@ -303,6 +328,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
       {"containers", JobJson::array({controller})},
       {"volumes", JobJson::array({PodVolume(kJobFile, kJobAnnotation, kKeysFile, kKeysAnnotation),
                                   EmptyVolume("longhaul-state")})}};
+  if (!job.run_directory.empty()) ShareStorage(job, spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
           {"metadata", Meta(job, ControllerPodName(job, life), Labels(job, "controller", life),
