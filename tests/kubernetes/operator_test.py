@@ -23,7 +23,7 @@ from api_server import ROOT, ApiServer, folder_for, programs_or_skip
 from process_kubelet import ProcessKubelet, node
 
 LONGHAUL = None
-WAIT_SECONDS = 30
+WAIT_SECONDS = 100
 DEFINITION = ROOT / "deploy" / "kubernetes" / "crd" / "longhauljob.yaml"
 JOBS = "/apis/longhaul.dev/v1/namespaces/default/longhauljobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -304,7 +304,8 @@ class OperatorTest(unittest.TestCase):
         self.make("fails", workers=1, job={
             "command": ["/bin/sh", "-c", "exit 7"], "max_restarts": 0})
         self.await_phase("fails", "Failed")
-        print(self.job("fails")["status"])
+        conditions = {each["type"]: each for each in self.job("fails")["status"]["conditions"]}
+        self.assertIn("7", conditions["Failed"]["message"])
 
     def test_why_a_job_waits_is_in_its_status(self):
         self.make("wide", workers=2, devices={"resource": "nvidia.com/gpu", "perWorker": 9})
