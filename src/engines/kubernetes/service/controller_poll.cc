@@ -77,6 +77,7 @@ bool ControllerPoll::Prepare(const JobOperator::Controller& controller, Asked& a
   http.server = "https://" + (is_v6 ? "[" + controller.ip + "]" : controller.ip) + ":" +
                 std::to_string(kRestPort);
   http.certificate_authority = controller.authority;
+  http.direct = true;  // addresses of pods are inside of the cluster
   http.request_timeout = kRequestLimit;
   http.max_body_bytes = kMostAnswer;
   http.kept_connections = 2;
