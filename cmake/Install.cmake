@@ -15,6 +15,8 @@ include(CMakePackageConfigHelpers)
 set(LONGHAUL_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/longhaul)
 
 install(TARGETS longhaul RUNTIME)
+# A build for `longhaul run` has no longhaul-kube.
+install(TARGETS longhaul-kube RUNTIME OPTIONAL)
 if(TARGET longhaul-trainer)
   install(TARGETS longhaul-trainer RUNTIME COMPONENT trainer)
   install(FILES ${CMAKE_SOURCE_DIR}/LICENSE COMPONENT trainer

@@ -23,8 +23,8 @@ COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "job
             "nodes uncordon", "nodes trust-links", "queues", "queues limit", "reserve", "usage",
             "what-if", "apply", "token",
             "token create", "token create-join", "token list", "token revoke", "events", "logs",
-            "controller", "controller init", "agent", "kube", "kube schedule", "slurm",
-            "slurm submit", "profile",
+            "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
+            "slurm", "slurm submit", "profile",
             "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]

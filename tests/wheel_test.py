@@ -141,6 +141,7 @@ class WheelTest(unittest.TestCase):
         done = self.longhaul("--version")
         self.assertEqual(done.stdout, f"longhaul {self.version}\n", done.stderr)
         self.assertEqual(self.longhaul("trian").returncode, 2)
+        self.assertIn("longhaul kube operate", self.longhaul("kube", "operate", "--help").stdout)
 
     def test_the_tag_is_accepted_by_ubuntu_22_04(self):
         name = re.fullmatch(r"longhaul-(.*)-py3-none-manylinux_2_(\d+)_x86_64\.whl", self.wheel.name)

@@ -103,7 +103,7 @@ Result<std::optional<SubmittedJob>> ControllerLink::FindEarlier() {
     const std::string state = status.value("state", "");
     if (id.empty() || state == "stopped") continue;
     if (submission_.earlier == EarlierJob::kContinue) {
-      found = SubmittedJob{id, ""};
+      found = SubmittedJob{id, "", true};
     } else if (state != "succeeded" && state != "failed") {
       RETURN_IF_ERROR(
           client_.Post(JobPath(id) + "/stop", {{"reason", "its job file has changed"}}).status());
@@ -124,7 +124,7 @@ Result<SubmittedJob> ControllerLink::Submit() {
   if (!job.is_object() || !job.contains("id") || !job["id"].is_string()) {
     return InternalError("the controller's answer to a submission has no id");
   }
-  return SubmittedJob{job["id"].get<std::string>(), job.value("plan_reason", "")};
+  return SubmittedJob{job["id"].get<std::string>(), job.value("plan_reason", ""), false};
 }
 
 Status ControllerLink::Follow(const std::string& job_id) {

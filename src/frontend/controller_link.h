@@ -43,6 +43,7 @@ struct Submission {
 struct SubmittedJob {
   std::string id;
   std::string plan_reason;  // why this layout was chosen, and notes about data and checkpoints
+  bool continues = false;   // it was there before
 };
 
 struct LinkObserver {

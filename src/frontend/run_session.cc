@@ -180,6 +180,7 @@ class Session {
   Instant over_at_{};
   double load_average_ = 0;
   std::string job_id_;
+  bool continues_ = false;  // an earlier front end submitted it
   std::optional<proto::JobStatus> final_;
   Status failure_;
   int signal_ = 0;
@@ -246,8 +247,8 @@ void Session::AskToStop(int signal) {
 
 Status Session::StartCluster(ClusterSize size) {
   ClusterOptions cluster;
-  const bool again = options_.launcher != nullptr && options_.launcher->earlier_cluster() !=
-                                                         AgentLauncher::EarlierCluster::kNone;
+  const bool again = options_.launcher != nullptr &&
+                     options_.launcher->earlier_cluster() != AgentLauncher::EarlierCluster::kNone;
   ASSIGN_OR_RETURN(cluster.directory, again ? KeepClusterDirectory(directory_.path)
                                             : MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
@@ -296,6 +297,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;
     submitted_at_ = at;
+    continues_ = job.continues;
     if (!job.plan_reason.empty())
       ShowMessage(proto::MessageNotification::INFO, "plan: " + job.plan_reason);
     DrawSoon();
@@ -466,8 +468,14 @@ RunFacts Session::Facts() const {
       const Instant wall = began_at_ + (at - began_);
       return std::abs(ToSeconds(wall - InstantFromNanoseconds(controller_ns)));
     };
-    facts.notification_delay_seconds =
-        late(submitted_at_, final_->submitted_at_ns()) + late(over_at_, final_->ended_at_ns());
+    facts.notification_delay_seconds = late(over_at_, final_->ended_at_ns());
+    if (continues_) {
+      // Submitted before this process began: its clock checks the end alone.
+      const Instant over = began_at_ + (over_at_ - began_);
+      facts.job_seconds = ToSeconds(over - InstantFromNanoseconds(final_->submitted_at_ns()));
+    } else {
+      facts.notification_delay_seconds += late(submitted_at_, final_->submitted_at_ns());
+    }
   }
   facts.process_seconds = ToSeconds(io::MonotonicNow() - began_);
   return facts;

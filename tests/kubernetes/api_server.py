@@ -47,15 +47,18 @@ def folder_for(cls):
 
 
 class ApiServer:
-    """etcd and kube-apiserver, as a context manager; `kubeconfig` is the path for clients."""
+    """etcd and kube-apiserver, as a context manager; `kubeconfig` is the path for clients.
+
+    disabled_plugins: of admission. The two of the default require controllers that do not run here.
+    """
 
     def __init__(self, binaries, folder, authorization="AlwaysAllow", flags=(),
-                 tokens=()):
+                 disabled_plugins=("ServiceAccount", "TaintNodesByCondition")):
         self.binaries = binaries
         self.folder = pathlib.Path(folder)
         self.authorization = authorization
         self.flags = list(flags)
-        self.tokens = list(tokens)  # further lines of the token file
+        self.disabled_plugins = disabled_plugins
         self.kubeconfig = self.folder / "kubeconfig"
         self.processes = []
 
@@ -93,7 +96,7 @@ class ApiServer:
         key = self.folder / "service-account.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         tokens = self.folder / "tokens.csv"
-        tokens.write_text("\n".join([f'{TOKEN},test,1,"system:masters"', *self.tokens]) + "\n")
+        tokens.write_text(f'{TOKEN},test,1,"system:masters"\n')
         self.server_words = [f"--etcd-servers=http://127.0.0.1:{client}",
             "--bind-address=127.0.0.1", f"--secure-port={self.port}",
             f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}",
@@ -101,21 +104,24 @@ class ApiServer:
             "--service-account-issuer=https://longhaul.test",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            # They require controllers that do not run here.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            f"--disable-admission-plugins={','.join(self.disabled_plugins)}",
             "--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
             *self.flags]
         self.run("kube-apiserver", *self.server_words)
         self.wait_until_ready()
         self.authority = self.folder / "certificates" / "apiserver.crt"
-        self.kubeconfig.write_text(f"""apiVersion: v1
+        self.write_kubeconfig(self.kubeconfig, TOKEN)
+
+    def write_kubeconfig(self, path, token, namespace="default"):
+        """A kubeconfig for who has this token and works in this namespace."""
+        path.write_text(f"""apiVersion: v1
 kind: Config
 current-context: test
-contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: test, namespace: {namespace}}}}}]
 clusters:
 - name: test
   cluster: {{server: "https://127.0.0.1:{self.port}", certificate-authority: {self.authority}}}
-users: [{{name: test, user: {{token: {TOKEN}}}}}]
+users: [{{name: test, user: {{token: {token}}}}}]
 """)
 
     def get(self, path):
@@ -123,20 +129,22 @@ users: [{{name: test, user: {{token: {TOKEN}}}}}]
         with self.open("GET", path) as response:
             return response.status, response.read()
 
-    def send(self, method, path, body=None, content_type="application/json", accept="*/*"):
+    def send(self, method, path, body=None, content_type="application/json", accept="*/*",
+             token=TOKEN):
         """The status and the object of any request, refused or not. A body is text or an object."""
         try:
-            with self.open(method, path, body, content_type, accept) as response:
+            with self.open(method, path, body, content_type, accept, token) as response:
                 return response.status, json.loads(response.read())
         except urllib.error.HTTPError as refusal:
             with refusal:
                 return refusal.code, json.loads(refusal.read())
 
-    def open(self, method, path, body=None, content_type="application/json", accept="*/*"):
+    def open(self, method, path, body=None, content_type="application/json", accept="*/*",
+             token=TOKEN):
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        headers = {"Authorization": f"Bearer {TOKEN}", "Accept": accept}
+        headers = {"Authorization": f"Bearer {token}", "Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
             body = (body if isinstance(body, str) else json.dumps(body)).encode()

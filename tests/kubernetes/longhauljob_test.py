@@ -22,6 +22,7 @@ STRICT = "?fieldValidation=Strict"
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 SMALLEST = {"workers": {"desired": 4}, "job": {"command": ["true"]}}
+NAME_LIMIT = 40
 CONDITION = {"type": "Running", "status": "True", "reason": "Started",
              "lastTransitionTime": "2026-01-31T08:00:00Z"}
 
@@ -67,7 +68,8 @@ class LonghaulJob(unittest.TestCase):
         return {each["type"]: each["status"] for each in conditions}
 
     def object(self, spec, name=None):
-        self.made = name or self._testMethodName.replace("_", "-")
+        usual = self._testMethodName.removeprefix("test_").replace("_", "-")[:NAME_LIMIT]
+        self.made = name or usual.strip("-")
         return {"apiVersion": "longhaul.dev/v1", "kind": "LonghaulJob",
                 "metadata": {"name": self.made}, "spec": spec}
 
@@ -83,8 +85,8 @@ class LonghaulJob(unittest.TestCase):
         self.assertEqual(status, expect, done)
         return done
 
-    def assert_refused(self, spec, message, code=422):
-        status, done = self.server.send("POST", JOBS + STRICT, self.object(spec, "refused"))
+    def assert_refused(self, spec, message, code=422, name="refused"):
+        status, done = self.server.send("POST", JOBS + STRICT, self.object(spec, name))
         self.assertEqual(status, code, done)
         self.assertIn(message, done["message"])
         self.assertNotIn("evaluating rule", done["message"])  # a rule that failed by itself
@@ -122,6 +124,9 @@ class LonghaulJob(unittest.TestCase):
                 {"devices": {"resource": "amd.com/gpu", "perWorker": 1024}},
                 {"devices": {"resource": "nvidia.com/mig-1g.10gb", "perWorker": 1}},
                 {"job": {str(each): {"a": [1, {"b": None}]} for each in range(99)}},
+                {"runDirectory": "/a"},
+                {"runDirectory": "/" + "x" * 4095},
+                {"runDirectory": "/mnt/shared/my runs/å/.hidden"},
                 {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"any": [{}]}}}]):
             with self.subTest(change=str(change)[:80]):
                 self.make(change, f"limit-{number}")
@@ -167,10 +172,41 @@ class LonghaulJob(unittest.TestCase):
                 ({"job": "name: a"}, "spec.job in body must be of type object"),
                 ({"job": {"command": None}}, "spec.job: Invalid value"),
                 ({"job": {str(each): 1 for each in range(101)}}, "spec.job: Too many"),
+                ({"runDirectory": "runs/tune"}, "spec.runDirectory in body should match"),
+                ({"runDirectory": "~/tune"}, "spec.runDirectory in body should match"),
+                ({"runDirectory": "/runs/"}, "spec.runDirectory in body should match"),
+                ({"runDirectory": "/"}, "spec.runDirectory in body should match"),
+                ({"runDirectory": ""}, "spec.runDirectory in body should match"),
+                ({"runDirectory": "/a\0b"}, "spec.runDirectory in body should match"),
+                ({"runDirectory": "/" + "x" * 4096},
+                 "spec.runDirectory: Too long: may not be more than 4096 bytes"),
+                ({"runDirectory": ["/a"]}, "spec.runDirectory in body must be of type string"),
                 ({"template": []}, "spec.template in body must be of type object"),
         ]:
             with self.subTest(change=str(change)[:80]):
                 self.assert_refused(merged(SMALLEST, change), message)
+
+    def test_names_leave_room_for_those_of_the_pods(self):
+        for name in ("a", "7", "a-1", "x" * NAME_LIMIT):
+            self.make(name=name)
+        for name in ("x" * (NAME_LIMIT + 1), "x" * 253, "a.b", "v1.2"):
+            with self.subTest(name=name):
+                self.assert_refused(SMALLEST, "metadata.name must have at most 40 of a-z, 0-9 and "
+                                    "'-', as pods are named after it", name=name)
+        # By the rules of every resource.
+        for name in ("A", "a_b", "-a"):
+            with self.subTest(name=name):
+                self.assert_refused(SMALLEST, f'metadata.name: Invalid value: "{name}"', name=name)
+
+    def test_page_has_a_row_for_each_field(self):
+        _, definition = self.server.send("GET", f"{DEFINITIONS}/{self.name}")
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        fields = {"metadata.name"}
+        for name, each in schema["properties"]["spec"]["properties"].items():
+            fields |= {f"{name}.{inner}" for inner in each.get("properties", {})} or {name}
+        table = re.search(r"^\| field \|.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE).group(1)
+        rows = [line.split("|")[1] for line in table.splitlines()]
+        self.assertEqual(sorted(re.findall(r"`([^`]+)`", " ".join(rows))), sorted(fields))
 
     def test_unknown_fields_are_refused_where_the_schema_is_complete(self):
         for change, path in [({"quue": "a"}, "spec.quue"),

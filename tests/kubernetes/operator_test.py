@@ -29,6 +29,7 @@ JOBS = "/apis/longhaul.dev/v1/namespaces/default/longhauljobs"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STEPS = 60
+LONG = 1500
 MODEL = {"model": {"layers": 1, "hidden": 32, "heads": 2, "sequence": 32},
          "data": {"include": [str(ROOT / "src" / "base" / "*.h")]},
          "train": {"global_batch": 8, "seed": 7, "evaluate_every": 0}}
@@ -59,6 +60,9 @@ class Program:
         return self
 
     def __exit__(self, *unused):
+        self.end()
+
+    def end(self):
         self.process.kill()
         self.process.wait()
 
@@ -91,17 +95,29 @@ class OperatorTest(unittest.TestCase):
         cls.enterClassContext(Program(cls.server, "schedule"))
 
     def setUp(self):
-        self.operator = self.enterContext(Program(
-            self.server, "operate", "--image", "longhaul:test", "--lost-patience", "10"))
-        self.addCleanup(self.show)
+        self.operator = self.start_operator()
+        self.addCleanup(lambda: self.operator.end())
+        self.addCleanup(self.remove_jobs)
+
+    def start_operator(self):
+        return Program(self.server, "operate", "--image", "longhaul:test", "--lost-patience", "5")
+
+    def remove_jobs(self):
+        if os.environ.get("LONGHAUL_TEST_SHOW"):
+            self.show()
+        for job in self.server.items(JOBS):
+            self.delete(job["metadata"]["name"])
 
     def show(self):
+        """What is known of the jobs, for the one who looks for a defect."""
         if True:
             print(self.operator.log.read_text()[-4000:])
             for pod in self.pods():
                 print(json.dumps(pod["status"])[:1500])
             for job in self.server.items(JOBS):
                 print(json.dumps(job.get('status'), indent=1))
+            for log in sorted(self.folder.glob("runs/*/cluster/controller.log")):
+                print(log, log.read_text()[-3000:])
             for log in sorted(self.kubelet.folder.glob("*/*.log")) if hasattr(
                     self.kubelet, "folder") else []:
                 print(log, log.read_text()[-1500:])
@@ -142,15 +158,15 @@ class OperatorTest(unittest.TestCase):
         return max(steps, default=0)
 
     def worker_process(self, pod):
-        """A process of the training in this pod: a child of the fork server."""
+        """The process of the training in this pod, which the fork server has made last."""
+        trainers = []
         for pid in self.kubelet.processes(pod):
             try:
-                stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                if os.readlink(f"/proc/{stat[1]}/exe").endswith("/longhaul-trainer"):
-                    return pid
+                if os.readlink(f"/proc/{pid}/exe").endswith("/longhaul-trainer"):
+                    trainers.append(pid)
             except OSError:
                 continue  # it has ended
-        return None
+        return max(trainers) if len(trainers) > 1 else None
 
     def losses(self, run):
         """The loss of each step, from the run's metrics; of a step done twice the last one."""
@@ -167,6 +183,25 @@ class OperatorTest(unittest.TestCase):
         self.server.call("DELETE", f"{JOBS}/{name}")
         wait_for(lambda: self.server.send("GET", f"{JOBS}/{name}")[0] == 404, f"the end of {name}")
 
+    def undisturbed(self, steps):
+        """The losses of the same job in a local run."""
+        folder = self.folder / f"local-{steps}"
+        folder.mkdir()
+        (folder / "job.yaml").write_text(json.dumps({
+            **MODEL, "name": "local", "train": {**MODEL["train"], "steps": steps},
+            "resources": {"nodes": 4, "processes_per_node": 1}}))
+        subprocess.run([LONGHAUL, "run", "--quiet", "job.yaml"], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL, timeout=WAIT_SECONDS)
+        return self.losses(folder / "runs" / "local")
+
+    def restart_operator(self):
+        self.operator.end()
+        self.operator = self.start_operator()
+
+    def names(self, role=None):
+        return sorted(pod["metadata"]["name"] for pod in self.pods(role)
+                      if "deletionTimestamp" not in pod["metadata"])
+
     def test_a_job_goes_from_apply_to_succeeded(self):
         run = self.make("plain")
         self.await_phase("plain", "Succeeded")
@@ -177,23 +212,107 @@ class OperatorTest(unittest.TestCase):
         wait_for(lambda: not self.pods("worker"), "the end of the workers")
         controller, = self.pods("controller")
         self.assertEqual(controller["status"]["phase"], "Succeeded", "it stays for its log")
+        self.assertIn("succeeded", self.kubelet.log("plain-controller-0", "controller"))
         self.delete("plain")
         self.assertEqual(self.pods(), [])
 
-    def test_losses_stay_those_of_an_undisturbed_run_through_deleted_pods_and_killed_workers(self):
-        steps = 6000
-        run = self.make("hurt", steps=steps)
+    def test_losses_stay_those_of_an_undisturbed_run_whatever_is_killed(self):
+        expected = self.undisturbed(LONG)
+        run = self.make("hurt", steps=LONG)
         self.await_phase("hurt", "Running")
         wait_for(lambda: self.step(run) > 100, "the first steps")
-        pid = wait_for(lambda: self.worker_process("hurt-worker-2-0"), "a worker")
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: self.job("hurt")["status"]["restarts"] >= 1, "a restart")
+        os.kill(wait_for(lambda: self.worker_process("hurt-worker-2-0"), "a worker"),
+                signal.SIGKILL)
+        wait_for(lambda: self.job("hurt")["status"]["restarts"] == 1, "a restart")
         self.server.call("DELETE", f"{PODS}/hurt-worker-1-0")
-        wait_for(lambda: any(pod["metadata"]["name"] == "hurt-worker-1-1" for pod in self.pods()),
-                 "the worker's next life")
-        self.await_phase("hurt", "Running")
+        wait_for(lambda: "hurt-worker-1-1" in self.names(), "the worker's next life")
+        wait_for(lambda: self.job("hurt")["status"]["restarts"] == 2, "a second restart")
+        # The workers do not notice these two.
+        before = wait_for(lambda: self.worker_process("hurt-worker-3-0"), "a worker")
+        self.restart_operator()
+        self.kubelet.kill_container("hurt-controller-0", "controller", signal.SIGKILL)
+        step = self.step(run)
+        wait_for(lambda: self.step(run) > step + 50, "further steps")
+        self.assertEqual(self.worker_process("hurt-worker-3-0"), before)
         self.await_phase("hurt", "Succeeded")
-        print(self.events("hurt"), self.job("hurt")["status"])
+        status = self.job("hurt")["status"]
+        self.assertEqual(status["restarts"], 2)
+        losses = self.losses(run)
+        self.assertEqual(losses, {step: expected[step] for step in losses})
+        # The report of a step may be lost with the controller, not the step.
+        self.assertGreaterEqual(len(losses), LONG - 2)
+        self.assertEqual(max(losses), LONG)
+        events = self.events("hurt")
+        told = [reason for reason, _ in events]
+        for reason in ("Queued", "Running", "Restarted", "Succeeded"):
+            self.assertIn(reason, told)
+        self.assertIn("SIGKILL", " ".join(note for _, note in events))
+
+    def test_a_suspended_job_has_no_pods_and_continues_from_its_checkpoint(self):
+        expected = self.undisturbed(LONG - 1)
+        run = self.make("pause", steps=LONG - 1)
+        self.await_phase("pause", "Running")
+        wait_for(lambda: self.step(run) > 50, "the first steps")
+        self.server.call("PATCH", f"{JOBS}/pause", {"spec": {"suspend": True}})
+        self.await_phase("pause", "Suspended")
+        wait_for(lambda: not self.pods(), "the end of all pods")
+        reached = self.step(run)
+        self.assertLess(reached, LONG - 1)
+        self.server.call("PATCH", f"{JOBS}/pause", {"spec": {"suspend": False}})
+        self.await_phase("pause", "Succeeded")
+        losses = self.losses(run)
+        self.assertGreaterEqual(min(losses), reached, "it did not begin again")
+        self.assertEqual(losses, {step: expected[step] for step in losses})
+
+    def test_a_worker_of_a_dead_node_is_replaced_on_another_one(self):
+        run = self.make("node", workers=2, steps=LONG)
+        self.await_phase("node", "Running")
+        wait_for(lambda: self.step(run) > 50, "the first steps")
+        dead, = (pod["spec"]["nodeName"] for pod in self.pods("worker")
+                 if pod["metadata"]["name"] == "node-worker-1-0")
+        controller, = self.pods("controller")
+        if controller["spec"]["nodeName"] == dead:
+            self.skipTest("the controller is on that node, too")
+        self.kubelet.kill_node(dead)
+        try:
+            wait_for(lambda: "node-worker-1-1" in self.names(), "the worker's next life")
+            self.await_phase("node", "Succeeded")
+            self.assertGreaterEqual(self.job("node")["status"]["restarts"], 1)
+        finally:
+            self.kubelet.resume(dead)
+
+    def test_a_wrong_job_is_explained(self):
+        self.make("wrong", template={"spec": {"containers": [
+            {"name": "worker", "image": "train:test", "args": ["x"]}]}})
+        self.await_phase("wrong", "Failed")
+        conditions = {each["type"]: each for each in self.job("wrong")["status"]["conditions"]}
+        self.assertIn("args of the worker container", conditions["Failed"]["message"])
+        self.make("wrong-file", workers=1, job={"train": {"stpes": 3}})
+        self.await_phase("wrong-file", "Failed")
+        self.assertIn("stpes", self.kubelet.log("wrong-file-controller-0", "controller"))
+
+    def test_a_command_writes_into_the_logs_of_its_pods(self):
+        self.make("words", workers=2, job={
+            "command": ["/bin/sh", "-c", "echo node $GROUP_RANK of $WORLD_SIZE says $WORD; exit $CODE"],
+            "environment": {"WORD": "hello", "CODE": "0"}})
+        self.await_phase("words", "Succeeded")
+        for rank in range(2):
+            self.assertIn(f"[rank {rank}] node {rank} of 2 says hello",
+                          "".join(self.kubelet.log(f"words-worker-{index}-0", "worker")
+                                  for index in range(2)))
+        # A command that fails ends the job, and the status says why.
+        self.make("fails", workers=1, job={
+            "command": ["/bin/sh", "-c", "exit 7"], "max_restarts": 0})
+        self.await_phase("fails", "Failed")
+        conditions = {each["type"]: each for each in self.job("fails")["status"]["conditions"]}
+        self.assertIn("7", conditions["Failed"]["message"])
+
+    def test_why_a_job_waits_is_in_its_status(self):
+        self.make("wide", workers=2, devices={"resource": "nvidia.com/gpu", "perWorker": 9})
+        wait_for(lambda: "9 GPUs" in json.dumps(self.job("wide").get("status", {})),
+                 "the reason")
+        self.assertEqual(self.phase("wide"), "Queued")
+        self.delete("wide")
 
 
 if __name__ == "__main__":

@@ -40,10 +40,10 @@ def marked_processes(pod_uids, container=None):
     return sorted(found)
 
 
-def kill_marked(pod_uids, container=None):
-    """Kills the processes of pods, and returns when none is left."""
+def kill_marked(pod_uids, container=None, spared=None):
+    """Kills the processes of pods but the spared one, and returns when none is left."""
     for _ in range(SWEEPS):
-        found = marked_processes(pod_uids, container)
+        found = [pid for pid in marked_processes(pod_uids, container) if pid != spared]
         if not found:
             return
         for pid in found:

@@ -349,6 +349,11 @@ class ProcessKubelet:
                 if not each.is_running():
                     raise AssertionError(f"container {container} of {pod} does not run")
                 each.kill_reason = reason
+                if number == signal.SIGKILL:
+                    # The kernel ends a PID namespace together with its first process, which
+                    # must not see the others end.
+                    os.kill(each.process.pid, signal.SIGSTOP)
+                    kill_marked([self.runner(pod).uid], container, spared=each.process.pid)
                 os.kill(each.process.pid, number)
                 return
         raise KeyError(f"pod {pod} has no container {container}")

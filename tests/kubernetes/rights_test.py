@@ -1,4 +1,4 @@
-"""The rights that deploy/kubernetes grants are those that Longhaul uses, no more and no less.
+"""The rights that deploy/kubernetes/scheduler.yaml grants are those that the scheduler uses.
 
   rights_test.py LONGHAUL
 
@@ -6,105 +6,42 @@ The scheduler runs as its account under RBAC; the API server's audit log says wh
 call must have been allowed, and each right must have been used.
 """
 
-import json
 import pathlib
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import account_rights
 import scheduler_test
-from api_server import ROOT, ApiServer, programs_or_skip
+from api_server import programs_or_skip
 from kubernetes_objects import POD_GROUP_DEFINITION, gpu_node, gpu_pod, pod_group
 
-ACCOUNT = "system:serviceaccount:longhaul:longhaul-scheduler"
-TOKEN = "scheduler-token"
-POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-          "rules": [{"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}]}
+ACCOUNT = "longhaul-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
-
-
-def manifests(path):
-    """The objects of a file. Its YAML is read by the API server's own rules: as JSON where it can,
-    else by PyYAML."""
-    import yaml
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
-
-
-def granted(objects):
-    """(verb, group, resource) of each right, with the namespace of roles that have one."""
-    rights = set()
-    for each in objects:
-        if each["kind"] not in ("ClusterRole", "Role"):
-            continue
-        for rule in each["rules"]:
-            rights |= {(verb, group, resource) for verb in rule["verbs"]
-                       for group in rule["apiGroups"] for resource in rule["resources"]}
-    return rights
-
-
-COLLECTIONS = {
-    "Namespace": "/api/v1/namespaces",
-    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
-}
 
 
 class Rights(unittest.TestCase):
     def setUp(self):
         try:
-            self.objects = manifests(ROOT / "deploy" / "kubernetes" / "scheduler.yaml")
+            account_rights.manifests("scheduler.yaml")
         except ImportError:
             print("PyYAML is not installed")
             self.skipTest("PyYAML is not installed")
         self.binaries = programs_or_skip("kube-apiserver", "etcd")
 
-    def start_server(self, *flags):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.audit = pathlib.Path(folder.name) / "audit.log"
-        policy = pathlib.Path(folder.name) / "policy.json"
-        policy.write_text(json.dumps(POLICY))
-        server = self.enterContext(ApiServer(
-            self.binaries, folder.name, authorization="RBAC",
-            flags=[f"--audit-log-path={self.audit}", f"--audit-policy-file={policy}",
-                   "--runtime-config=scheduling.k8s.io/v1beta1=true",
-                   "--feature-gates=GenericWorkload=true" + "".join(flags)],
-            tokens=[f'{TOKEN},{ACCOUNT},2,"system:serviceaccounts"']))
-        for each in self.objects:
-            namespace = each["metadata"].get("namespace", "")
-            server.call("POST", COLLECTIONS[each["kind"]].format(namespace=namespace), each)
+    def start_server(self, *gates):
+        server = account_rights.start_server(
+            self, self.binaries, ["scheduler.yaml"], [ACCOUNT],
+            flags=["--runtime-config=scheduling.k8s.io/v1beta1=true",
+                   "--feature-gates=GenericWorkload=true" + "".join(gates)])
         server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                     POD_GROUP_DEFINITION)
         scheduler_test.wait_for(lambda: server.is_served("/apis/scheduling.x-k8s.io/v1alpha1"),
                                 "the definition of PodGroups")
-        self.kubeconfig = pathlib.Path(folder.name) / "scheduler"
-        self.kubeconfig.write_text(server.kubeconfig.read_text().replace(
-            "token: test-token", f"token: {TOKEN}"))
+        self.kubeconfig = server.kubeconfig_of(ACCOUNT)
         return server
-
-    def calls(self):
-        """(verb, group, resource) of each call of the account; those that were refused apart."""
-        done, refused = set(), []
-        for line in self.audit.read_text().splitlines(keepends=True):
-            if not line.endswith("\n"):
-                continue  # it is being written
-            event = json.loads(line)
-            # Which APIs there are is open to every account.
-            if "objectRef" not in event:
-                continue
-            of = event["objectRef"]
-            resource = of["resource"] + ("/" + of["subresource"] if "subresource" in of else "")
-            call = (event["verb"], of.get("apiGroup", ""), resource)
-            if event.get("responseStatus", {}).get("code") == 403:
-                refused.append((call, event.get("annotations")))
-            done.add(call)
-        return done, refused
 
     def do_all_there_is(self, server):
         """A scheduler that binds, loses races, reports, preempts and gives a gang up."""
@@ -136,7 +73,7 @@ class Rights(unittest.TestCase):
                 lambda: all(pods()[f"pod-{i}"]["spec"].get("nodeName") for i in range(40)), "binds")
             # Until one of them has lost a race and has read the pod.
             for i in range(40, 60):
-                if ("get", "", "pods") in self.calls()[0]:
+                if self.has_called(server, "get", "", "pods"):
                     break
                 server.call("POST", PODS, gpu_pod(f"pod-{i}", 1))
                 scheduler_test.wait_for(
@@ -151,18 +88,23 @@ class Rights(unittest.TestCase):
             scheduler_test.wait_for(
                 lambda: "deletionTimestamp" in pods()["gang-0"]["metadata"], "a deletion")
             scheduler_test.wait_for(
-                lambda: ("patch", "coordination.k8s.io", "leases") in self.calls()[0], "a leader")
+                lambda: self.has_called(server, "patch", "coordination.k8s.io", "leases"),
+                "a leader")
+
+    def has_called(self, server, *what):
+        return any(call[:3] == what for call in server.calls(ACCOUNT))
 
     def test_each_call_is_allowed_and_each_right_is_used(self):
         used = set()
         # The second server refuses streaming lists, as older ones do.
-        for flags in ([], [",WatchList=false"]):
-            self.do_all_there_is(self.start_server(*flags))
-            done, refused = self.calls()
-            self.assertEqual(refused, [])
-            used |= done
-        self.assertEqual(used - granted(self.objects), set(), "calls without a right")
-        self.assertEqual(granted(self.objects) - used, set(), "rights that nothing uses")
+        for gates in ([], [",WatchList=false"]):
+            server = self.start_server(*gates)
+            self.do_all_there_is(server)
+            self.assertEqual(server.refused(ACCOUNT), [])
+            used |= server.calls(ACCOUNT)
+        granted = account_rights.rights(server.objects)
+        self.assertEqual(account_rights.not_covered(granted, used), set(), "calls without a right")
+        self.assertEqual(account_rights.unused(granted, used), set(), "rights that nothing uses")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ def write_sboms(build, date):
                           ("longhaul-trainer", build / "src/bin/longhaul-trainer")):
         if not program.is_file():
             continue
-        loaded = debian.packages_of(debian.loaded_libraries(program))
+        libraries = set(debian.loaded_libraries(program))
+        if name == "longhaul":
+            libraries |= set(debian.loaded_libraries(build / "src/bin/longhaul-kube"))
+        loaded = debian.packages_of(sorted(libraries))
         compiled = [debian.Package(each) for each in debian.COMPILED_IN]
         components = [sbom.component(package, "dependency, not contained") for package in loaded]
         components += [sbom.component(package, "compiled in") for package in compiled]

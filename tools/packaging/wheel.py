@@ -29,9 +29,10 @@ class Build:
 
     def __init__(self, folder):
         self.program = folder / "src" / "bin" / "longhaul"
+        self.kube = folder / "src" / "bin" / "longhaul-kube"
         self.library = folder / "src" / "worker_api" / "liblonghaul.so"
         self.man_page = folder / "longhaul.1"
-        for path in (self.program, self.library, self.man_page):
+        for path in (self.program, self.kube, self.library, self.man_page):
             if not path.is_file():
                 raise Failure(f"{path} does not exist: build it with ninja -C {folder} product")
 
@@ -63,7 +64,8 @@ def write_tree(build, top):
     copy(HERE / "redirect.py", package / "lib/longhaul/python/longhaul/__init__.py")
     copy(build.program, package / "bin/longhaul", 0o755)
     copy(build.library, package / "lib/liblonghaul.so", 0o755)
-    run("strip", "--strip-all", package / "bin/longhaul")
+    copy(build.kube, package / "bin/longhaul-kube", 0o755)
+    run("strip", "--strip-all", package / "bin/longhaul", package / "bin/longhaul-kube")
     run("strip", "--strip-unneeded", package / "lib/liblonghaul.so")
     data = top / f"longhaul-{version()}.data"
     copy(HERE / "start_program.py", data / "scripts/longhaul", 0o755)
@@ -126,6 +128,7 @@ def bundled_packages(libraries, originals):
 def add_facts(top, build, date):
     """Adds the licences and the bill of materials of what auditwheel added."""
     originals = set(debian.loaded_libraries(build.program))
+    originals |= set(debian.loaded_libraries(build.kube))
     originals |= set(debian.loaded_libraries(build.library))
     bundled = bundled_packages(sorted((top / "longhaul.libs").iterdir()), originals)
     compiled = [debian.Package(name) for name in debian.COMPILED_IN]

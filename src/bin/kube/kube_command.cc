@@ -28,7 +28,7 @@ int BecomeKube(const std::vector<std::string>& words) {
 }  // namespace
 
 void AddKubeCommand(CLI::App& app, Action& action, const std::vector<std::string>& words) {
-  app.add_subcommand("kube", "Schedule the pods of a Kubernetes cluster")
+  app.add_subcommand("kube", "Schedule pods and run jobs on a Kubernetes cluster")
       ->group(kGroupService)
       ->callback([&action, words] { action = [words] { return BecomeKube(words); }; });
 }

@@ -74,10 +74,11 @@ class Process final : public kubernetes::LeaderSink {
     kubernetes::ElectionSettings settings;
     settings.identity = std::string(host) + "_" + std::to_string(::getpid());
     const std::string& wanted = options_.lease_namespace;
-    ASSIGN_OR_RETURN(leader_,
-                     kubernetes::LeaderConnection::Create(
-                         loop_, client_, {wanted.empty() ? namespace_name : wanted, options_.lease_name},
-                         settings, static_cast<uint64_t>(ToNanoseconds(io::Now())), *this));
+    ASSIGN_OR_RETURN(
+        leader_,
+        kubernetes::LeaderConnection::Create(
+            loop_, client_, {wanted.empty() ? namespace_name : wanted, options_.lease_name},
+            settings, static_cast<uint64_t>(ToNanoseconds(io::Now())), *this));
     return {};
   }
   // Why the loop was stopped; ok: it was asked to end.
@@ -152,9 +153,9 @@ void AddKubeServiceOptions(CLI::App& command, KubeServiceOptions& options) {
   command.add_option("--context", options.context, "Context of that file");
   command.add_flag("--leader-election,!--no-leader-election", options.elects,
                    "Of several instances only the holder of a Lease works (default)");
-  command.add_option("--lease-namespace", options.lease_namespace,
-                     "Namespace of the Lease " + options.lease_name +
-                         "; default: that of the account");
+  command.add_option(
+      "--lease-namespace", options.lease_namespace,
+      "Namespace of the Lease " + options.lease_name + "; default: that of the account");
 }
 
 Status RunKubeService(const KubeServiceOptions& options, const MakeKubeService& make) {

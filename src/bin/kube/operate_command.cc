@@ -17,7 +17,8 @@ namespace kubernetes = engines::kubernetes;
 constexpr const char* kHelp =
     "Run LonghaulJobs: make their pods, and keep them\n\n"
     "Each job gets a controller pod and its worker pods, which start together. How it does is in\n"
-    "its status and events: kubectl get lhj, kubectl describe lhj NAME. The pods need a scheduler,\n"
+    "its status and events: kubectl get lhj, kubectl describe lhj NAME. The pods need a "
+    "scheduler,\n"
     "longhaul kube schedule or another one. Runs until SIGTERM or Ctrl-C.";
 constexpr const char* kExamples =
     "Examples:\n"
@@ -53,11 +54,10 @@ int Operate(OperateOptions options) {
   options.poll.account = {std::string(parts[0]), std::string(parts[1])};
   options.settings.pods.operator_subject =
       "system:serviceaccount:" + std::string(parts[0]) + ":" + std::string(parts[1]);
-  const Status status = RunKubeService(
-      options.service, [&options](io::EventLoop& loop, kubernetes::Client& client,
-                                  std::function<bool()> leads, KubeLog log) {
-        return std::make_unique<Operating>(loop, client, options, std::move(leads),
-                                           std::move(log));
+  const Status status =
+      RunKubeService(options.service, [&options](io::EventLoop& loop, kubernetes::Client& client,
+                                                 std::function<bool()> leads, KubeLog log) {
+        return std::make_unique<Operating>(loop, client, options, std::move(leads), std::move(log));
       });
   return status.ok() ? kExitOk : Fail(status);
 }
@@ -70,8 +70,10 @@ void AddOperateCommand(CLI::App& app, Action& action) {
   command->footer(kExamples);
   kubernetes::PodSettings& pods = options->settings.pods;
   AddKubeServiceOptions(*command, options->service);
-  command->add_option("--image", pods.image, "Image of Longhaul, for the controllers and to copy "
-                                             "the program into the worker pods (required)")
+  command
+      ->add_option("--image", pods.image,
+                   "Image of Longhaul, for the controllers and to copy "
+                   "the program into the worker pods (required)")
       ->required();
   command->add_option("--program", pods.program, "Folder of the program in that image")
       ->capture_default_str();
@@ -90,8 +92,7 @@ void AddOperateCommand(CLI::App& app, Action& action) {
           },
           "Replace a worker pod whose agent is not connected for so many seconds")
       ->default_str("60");
-  command->callback(
-      [&action, options] { action = [options] { return Operate(*options); }; });
+  command->callback([&action, options] { action = [options] { return Operate(*options); }; });
 }
 
 }  // namespace longhaul::bin

@@ -44,8 +44,7 @@ class Scheduling final : public KubeService {
 };
 
 Status Schedule(const ScheduleOptions& options) {
-  return RunKubeService(options.service, [&options](io::EventLoop& loop,
-                                                    kubernetes::Client& client,
+  return RunKubeService(options.service, [&options](io::EventLoop& loop, kubernetes::Client& client,
                                                     std::function<bool()> leads, KubeLog log) {
     return std::make_unique<Scheduling>(loop, client, options.settings, std::move(leads),
                                         std::move(log));

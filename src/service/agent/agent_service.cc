@@ -252,6 +252,7 @@ AgentService::AgentService(io::EventLoop& loop, const AgentOptions& options, uin
 WorkerLauncherOptions AgentService::LaunchOptions() const {
   WorkerLauncherOptions launch;
   launch.trainer = TrainerPath(options_);
+  if (options_.copy_output) launch.copy_output_to = STDOUT_FILENO;
   launch.user = user_;
   if (!options_.use_groups) {
     launch.no_groups = "--no-control-groups";

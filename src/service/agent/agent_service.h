@@ -59,7 +59,8 @@ struct AgentOptions {
   // The account that workers run as and that owns their files, where the agent is started as root;
   // empty: the agent's own.
   std::string run_as;
-  bool use_groups = true;  // limit jobs by control groups where possible
+  bool use_groups = true;    // limit jobs by control groups where possible
+  bool copy_output = false;  // what commands write is written to standard output too
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;

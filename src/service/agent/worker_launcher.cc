@@ -106,6 +106,8 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions option
                                                                   })),
       report_(std::move(report)),
       follower_(loop, report_),
+      copier_(options.copy_output_to < 0 ? nullptr
+                                         : std::make_unique<OutputCopier>(options.copy_output_to)),
       silence_(loop, report_) {}
 
 WorkerLauncher::~WorkerLauncher() {
@@ -297,8 +299,11 @@ Result<WorkerOutput> WorkerLauncher::OpenOutput(const runtime::WorkerId& worker,
 
 Status WorkerLauncher::Follow(const runtime::SpawnWorker& order, const WorkerOutput& output) {
   const std::string& pattern = order.start->job().workload().step_pattern();
-  if (pattern.empty()) return {};
   const io::FileIdentity files(user());
+  if (copier_ != nullptr) {
+    RETURN_IF_ERROR(copier_->Follow(order.worker, output.log_path, output.begin));
+  }
+  if (pattern.empty()) return {};
   return follower_.Follow(order.worker, output.log_path, output.begin, pattern);
 }
 
@@ -325,6 +330,7 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   Result<io::Process> process = io::Start(options);
   if (!process.ok()) {
     follower_.Finish(order.worker);
+    if (copier_ != nullptr) copier_->Finish(order.worker);
     return Fail(order.worker, process.status());
   }
   silence_.Watch(order.worker, process->pid, output.log_path);
@@ -398,6 +404,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
   silence_.Forget(worker);
   follower_.Finish(worker);
+  if (copier_ != nullptr) copier_->Finish(worker);
 
   runtime::WorkerGone gone;
   gone.worker = worker;

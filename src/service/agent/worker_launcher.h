@@ -28,6 +28,7 @@
 #include "service/agent/fork_server_link.h"
 #include "service/agent/isolation/job_isolation.h"
 #include "service/agent/isolation/log_limit.h"
+#include "service/agent/output/output_copier.h"
 #include "service/agent/output/output_follower.h"
 #include "service/agent/output/silence_watch.h"
 #include "service/agent/python/worker_library.h"
@@ -40,6 +41,7 @@ struct WorkerLauncherOptions {
   std::optional<io::UserAccount> user;  // of the workers and of their files; none: this process's
   std::unique_ptr<io::CgroupFolder> groups;  // none: processes are counted
   std::string no_groups;                     // the reason for that
+  int copy_output_to = -1;                   // what commands write is copied there too; -1: not
 };
 
 class WorkerLauncher {
@@ -127,6 +129,7 @@ class WorkerLauncher {
   const std::string python_packages_ = FindPythonPackages();
   const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
+  std::unique_ptr<OutputCopier> copier_;  // none: the output is not copied
   SilenceWatch silence_;
   std::map<runtime::WorkerId, Running> running_;
   std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;

@@ -188,7 +188,7 @@ void HttpClient::Prepare(Transfer& transfer) {
   }
   if (!settings_.proxy_url.empty()) Set(easy, CURLOPT_PROXY, settings_.proxy_url.c_str());
   // As Go's clients do: a proxy cannot reach this machine's loopback addresses.
-  if (loopback_) Set(easy, CURLOPT_NOPROXY, "*");
+  if (loopback_ || settings_.direct) Set(easy, CURLOPT_NOPROXY, "*");
   Set(easy, CURLOPT_USERAGENT, settings_.user_agent.c_str());
   Set(easy, CURLOPT_HEADERFUNCTION, &HttpClient::OnHeader);
   Set(easy, CURLOPT_HEADERDATA, &transfer);

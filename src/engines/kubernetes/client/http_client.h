@@ -34,6 +34,7 @@ struct HttpSettings {
   std::string tls_server_name;         // the name in the certificate; empty: the host of `server`
   bool skip_tls_verification = false;  // loopback only
   std::string proxy_url;               // empty: as the environment has it (HTTPS_PROXY, NO_PROXY)
+  bool direct = false;                 // without a proxy, whatever the environment has
   std::string user_agent = "longhaul";
   Duration connect_timeout = std::chrono::seconds(10);
   Duration request_timeout = std::chrono::seconds(60);  // not of streams

@@ -349,8 +349,7 @@ ApiResponse ApiDouble::Commit(const Route& route, Stored& stored, Json after,
   const std::string uid = before["metadata"]["uid"];
   if (meta.value("uid", uid) != uid) {
     return Refuse(InvalidRefusal(info, route.name, "metadata.uid", "FieldValueInvalid",
-                                 "Invalid value: " + meta["uid"].dump() +
-                                     ": field is immutable"));
+                                 "Invalid value: " + meta["uid"].dump() + ": field is immutable"));
   }
   for (const char* const key : {"uid", "creationTimestamp", "generation", "namespace", "name"}) {
     if (before["metadata"].contains(key)) meta[key] = before["metadata"][key];

@@ -200,9 +200,8 @@ void JobOperator::LookAt(const std::string& key, Instant now, Instant wall,
   if (found == jobs_.end() || !found->second.job) return;
   Work& work = found->second;
   Look look{work, *work.job, now, wall, actions, std::nullopt};
-  std::erase_if(work.pending, [&](const auto& each) {
-    return each.second.answered && each.second.until <= now;
-  });
+  std::erase_if(work.pending,
+                [&](const auto& each) { return each.second.answered && each.second.until <= now; });
   Plan(look);
   for (const auto& [target, pending] : work.pending) {
     if (pending.answered) look.AgainAt(pending.until);
@@ -215,9 +214,8 @@ std::vector<JobOperator::Controller> JobOperator::Controllers() const {
   for (const auto& [key, work] : jobs_) {
     if (!work.job) continue;
     for (const auto& [name, pod] : work.pods) {
-      const bool answers = pod.role == JobPodRole::kController && pod.running &&
-                           !pod.ip.empty() && !pod.authority.empty() &&
-                           pod.owner_uid == work.job->uid;
+      const bool answers = pod.role == JobPodRole::kController && pod.running && !pod.ip.empty() &&
+                           !pod.authority.empty() && pod.owner_uid == work.job->uid;
       if (answers) controllers.push_back({key, work.job->uid, pod.uid, pod.ip, pod.authority});
     }
   }

@@ -181,6 +181,33 @@ TEST_F(JobOperatorTest, AJobGetsItsFinalizerThenItsControllerThenItsWorkers) {
   EXPECT_THAT(Rest(), IsEmpty());
 }
 
+TEST_F(JobOperatorTest, TheControllerHasTheStorageOfTheWorkers) {
+  object_["spec"]["runDirectory"] = "/data/runs/tune";
+  object_["spec"]["template"] = JobJson::parse(R"({"spec": {
+      "securityContext": {"runAsUser": 1000},
+      "volumes": [{"name": "data", "nfs": {"server": "nas", "path": "/x"}}],
+      "containers": [{"name": "worker",
+                      "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}})");
+  Observe();
+  Rest();
+  const JobJson& spec = pods_["tune-controller-0"]["spec"];
+  EXPECT_EQ(spec["volumes"].back()["name"], "data");
+  EXPECT_EQ(spec["containers"][0]["volumeMounts"].back()["mountPath"], "/data");
+  EXPECT_EQ(spec["securityContext"], (JobJson{{"runAsUser", 1000}}));
+}
+
+TEST_F(JobOperatorTest, ARefusedControllerIsExplained) {
+  Observe();
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    const bool create = std::holds_alternative<CreateJobPod>(action);
+    operator_.OnReply(action, create ? ActionResult::kRefused : ActionResult::kDone,
+                      create ? "exceeded quota" : "", now_);
+    if (!create) Carry(action);
+  }
+  Rest();
+  EXPECT_EQ(Message(), "exceeded quota");
+}
+
 TEST_F(JobOperatorTest, WithoutTheKeysOfTokensNothingStarts) {
   JobOperator other(Settings());
   operator_ = std::move(other);

@@ -72,10 +72,10 @@ void JobOperator::Plan(Look& look) {
   if (!job.HasFinalizer()) {
     JobJson finalizers = job.finalizers;
     finalizers.push_back(kJobFinalizer);
-    Act(look, PatchJob{NameOf(job),
-                       {{"metadata",
-                         {{"resourceVersion", job.version},
-                          {"finalizers", std::move(finalizers)}}}}});
+    Act(look,
+        PatchJob{NameOf(job),
+                 {{"metadata",
+                   {{"resourceVersion", job.version}, {"finalizers", std::move(finalizers)}}}}});
     return;
   }
   JobFacts facts;
@@ -112,10 +112,10 @@ void JobOperator::PlanDeletion(Look& look) {
   for (const std::string& each : look.job.finalizers) {
     if (each != kJobFinalizer) finalizers.push_back(each);
   }
-  Act(look, PatchJob{NameOf(look.job),
-                     {{"metadata",
-                       {{"resourceVersion", look.job.version},
-                        {"finalizers", std::move(finalizers)}}}}});
+  Act(look,
+      PatchJob{NameOf(look.job),
+               {{"metadata",
+                 {{"resourceVersion", look.job.version}, {"finalizers", std::move(finalizers)}}}}});
 }
 
 // Deletes the controller and, once it has ended, the workers. Returns whether no pod is left.
@@ -226,6 +226,10 @@ void JobOperator::MakeController(Look& look, const std::string& job_file, JobFac
       facts.message = "the controller before is ending: " + before.front()->name;
       return;
     }
+  }
+  if (!look.work.refusal.empty()) {
+    facts.reason = "Refused";
+    facts.message = look.work.refusal;
   }
   const uint32_t life = NextLife(before);
   JobJson pod = ControllerPod(look.job, settings_.pods, life, job_file, token_keys_);
@@ -391,31 +395,27 @@ void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
   const bool first = look.job.status.is_null() || look.job.status.empty();
   // With the version: a status that is decided from an older one, or arrives late from an operator
   // that has been replaced, would take back an end that is stored.
-  const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}},
-                         {"status", status}};
+  const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}}, {"status", status}};
   if (!Act(look, PatchJob{NameOf(look.job), patch, true})) return;
   look.work.status_at = look.now;
   // Often shorter than the time between two looks, so that no phase tells it.
   if (facts.restarts > StoredRestarts(look.job)) {
     const std::string why = look.work.report ? look.work.report->fault : "";
-    Act(look, RecordEvent{NameOf(look.job),
-                          EventOf(look.job, "Warning", "Restarted",
-                                  "the workers started again, restart " +
-                                      std::to_string(facts.restarts) +
-                                      (why.empty() ? "" : ": " + why),
-                                  look.wall)});
+    Act(look, RecordEvent{NameOf(look.job), EventOf(look.job, "Warning", "Restarted",
+                                                    "the workers started again, restart " +
+                                                        std::to_string(facts.restarts) +
+                                                        (why.empty() ? "" : ": " + why),
+                                                    look.wall)});
   }
   if (!first && before == facts.phase) return;
   const bool bad = facts.phase == JobPhase::kFailed || facts.phase == JobPhase::kRestarting;
   std::string note = facts.message.empty() ? facts.reason : facts.message;
   if (facts.phase == JobPhase::kRunning) {
-    note = "training on " + Count(facts.ready, "worker") + "; restarts: " +
-           std::to_string(facts.restarts);
+    note = "training on " + Count(facts.ready, "worker") +
+           "; restarts: " + std::to_string(facts.restarts);
   }
-  Act(look, RecordEvent{NameOf(look.job),
-                        EventOf(look.job, bad ? "Warning" : "Normal",
-                                PhaseName(facts.phase), note,
-                                look.wall)});
+  Act(look, RecordEvent{NameOf(look.job), EventOf(look.job, bad ? "Warning" : "Normal",
+                                                  PhaseName(facts.phase), note, look.wall)});
 }
 
 }  // namespace longhaul::engines::kubernetes

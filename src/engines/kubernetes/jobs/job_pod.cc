@@ -101,8 +101,7 @@ void ReadStatus(const JobJson& status, JobPod& pod) {
   pod.running = Find(Find(container, "state"), "running").is_object();
   if (pod.role != JobPodRole::kController) return;
   pod.outcome = Text(Find(Find(container, "state"), "terminated"), "message");
-  const JobJson& init =
-      ContainerStatus(Find(status, "initContainerStatuses"), kAuthorityContainer);
+  const JobJson& init = ContainerStatus(Find(status, "initContainerStatuses"), kAuthorityContainer);
   const JobJson& ended = Find(Find(init, "state"), "terminated");
   if (Find(ended, "exitCode") == 0) pod.authority = Text(ended, "message");
 }

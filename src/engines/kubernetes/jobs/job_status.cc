@@ -99,20 +99,20 @@ JobJson StatusOf(const LonghaulJob& job, const JobFacts& facts, Instant wall) {
     const bool is_true = static_cast<size_t>(facts.phase) == i;
     // A condition that never was true would only be noise.
     if (!is_true && ConditionOf(job.status, kPhases[i]) == nullptr) continue;
-    conditions.push_back(Condition(job, kPhases[i], is_true,
-                                   is_true ? std::string_view(facts.reason) : PhaseName(facts.phase),
-                                   is_true ? facts.message : "", wall));
+    conditions.push_back(Condition(
+        job, kPhases[i], is_true, is_true ? std::string_view(facts.reason) : PhaseName(facts.phase),
+        is_true ? facts.message : "", wall));
   }
-  return {{"phase", PhaseName(facts.phase)},
-          {"conditions", std::move(conditions)},
-          {"ready", facts.ready},
-          {"desired", facts.desired},
-          {"restarts", facts.restarts},
-          {"goodput", std::round(std::clamp(facts.goodput, 0.0, 1.0) * kGoodputSteps) /
-                          kGoodputSteps},
-          {"observedGeneration", job.generation},
-          {"selector", std::string(kJobLabel) + "=" + job.name + "," + std::string(kRoleLabel) +
-                           "=worker"}};
+  return {
+      {"phase", PhaseName(facts.phase)},
+      {"conditions", std::move(conditions)},
+      {"ready", facts.ready},
+      {"desired", facts.desired},
+      {"restarts", facts.restarts},
+      {"goodput", std::round(std::clamp(facts.goodput, 0.0, 1.0) * kGoodputSteps) / kGoodputSteps},
+      {"observedGeneration", job.generation},
+      {"selector",
+       std::string(kJobLabel) + "=" + job.name + "," + std::string(kRoleLabel) + "=worker"}};
 }
 
 bool IsNews(const JobJson& before, const JobJson& after) {
@@ -127,12 +127,12 @@ bool IsNews(const JobJson& before, const JobJson& after) {
 JobJson EventOf(const LonghaulJob& job, std::string_view kind, std::string_view reason,
                 const std::string& note, Instant wall) {
   const std::string time = ToString(wall);  // "2026-01-31T08:00:00.000Z"
-  const uint64_t number =
-      Hash64(job.uid + "/" + std::string(reason) + "/" + note + "/" + time, 0);
+  const uint64_t number = Hash64(job.uid + "/" + std::string(reason) + "/" + note + "/" + time, 0);
   return {{"apiVersion", "events.k8s.io/v1"},
           {"kind", "Event"},
           {"metadata",
-           {{"name", job.name + "." + fmt::format("{:016x}", number)}, {"namespace", job.namespace_name}}},
+           {{"name", job.name + "." + fmt::format("{:016x}", number)},
+            {"namespace", job.namespace_name}}},
           {"eventTime", time.substr(0, 19) + ".000000Z"},
           {"reportingController", kOperatorName},
           {"reportingInstance", "longhaul-operator"},

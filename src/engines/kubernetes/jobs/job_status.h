@@ -31,7 +31,7 @@ struct ControllerReport {
   uint64_t step = 0;
   uint64_t restarts = 0;
   double goodput = 0;  // 0 to 1
-  std::string fault;  // the newest one, in words; empty: none
+  std::string fault;   // the newest one, in words; empty: none
 };
 
 // What a job is found to be.

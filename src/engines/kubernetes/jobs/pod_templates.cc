@@ -54,18 +54,16 @@ JobJson Mount(const char* name, std::string_view path) {
 JobJson PodVolume(std::string_view first, std::string_view first_annotation,
                   std::string_view second, std::string_view second_annotation) {
   const auto item = [](std::string_view file, std::string_view annotation) {
-    return JobJson{{"path", file},
-                   {"fieldRef",
-                    {{"fieldPath", "metadata.annotations['" + std::string(annotation) + "']"}}}};
+    return JobJson{
+        {"path", file},
+        {"fieldRef", {{"fieldPath", "metadata.annotations['" + std::string(annotation) + "']"}}}};
   };
   const JobJson items =
       JobJson::array({item(first, first_annotation), item(second, second_annotation)});
   return {{"name", "longhaul-pod"}, {"downwardAPI", {{"items", items}}}};
 }
 
-JobJson EmptyVolume(const char* name) {
-  return {{"name", name}, {"emptyDir", JobJson::object()}};
-}
+JobJson EmptyVolume(const char* name) { return {{"name", name}, {"emptyDir", JobJson::object()}}; }
 
 JobJson LeastRights() {
   return {{"allowPrivilegeEscalation", false},
@@ -73,11 +71,16 @@ JobJson LeastRights() {
           {"seccompProfile", {{"type", "RuntimeDefault"}}}};
 }
 
+// With limits, so that a namespace with a quota accepts it.
+JobJson Resources(const char* cpu, const char* memory, const char* memory_limit) {
+  return {{"requests", {{"cpu", cpu}, {"memory", memory}}},
+          {"limits", {{"cpu", "2"}, {"memory", memory_limit}}}};
+}
+
 JobJson TokenVolume(const LonghaulJob& job) {
-  const JobJson token = {{"serviceAccountToken",
-                          {{"audience", AudienceOf(job)},
-                           {"expirationSeconds", kTokenSeconds},
-                           {"path", "token"}}}};
+  const JobJson token = {
+      {"serviceAccountToken",
+       {{"audience", AudienceOf(job)}, {"expirationSeconds", kTokenSeconds}, {"path", "token"}}}};
   return {{"name", "longhaul-token"}, {"projected", {{"sources", JobJson::array({token})}}}};
 }
 
@@ -172,19 +175,36 @@ JobJson InstallContainer(const PodSettings& settings) {
           {"image", settings.image},
           {"command",
            JobJson::array({"cp", "-a", settings.program + "/.", std::string(kProgramFolder)})},
+          {"resources", Resources("50m", "64Mi", "256Mi")},
           {"securityContext", LeastRights()},
           {"volumeMounts", JobJson::array({Mount("longhaul-program", kProgramFolder)})}};
+}
+
+// The controller pod gets the volumes of the worker pods where their worker container has them, and
+// the user of the worker pods, whose files are there.
+void ShareStorage(const LonghaulJob& job, JobJson& controller_spec) {
+  JobJson workers = TemplateSpec(job);
+  const JobJson* container = WorkerContainer(workers);
+  if (container == nullptr) return;
+  const auto append = [](const JobJson& from, JobJson& to, const char* key) {
+    if (!from.contains(key) || !from[key].is_array()) return;
+    for (const JobJson& each : from[key]) to[key].push_back(each);
+  };
+  append(workers, controller_spec, "volumes");
+  append(*container, controller_spec["containers"][0], "volumeMounts");
+  if (workers.contains("securityContext")) {
+    controller_spec["securityContext"] = workers["securityContext"];
+  }
 }
 
 void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, JobJson& container) {
   container["name"] = kWorkerContainer;
   SetDefault(container, "image", settings.image);
-  container["command"] =
-      ProgramCommand(kProgramFolder, {"agent", "--pod-dir", std::string(kPodFolder), "--token-file",
-                                      Join(kTokenFolder, "token"), "--state-dir",
-                                      Join(kStateFolder, "agent"), "--node", "$(POD_NAME)",
-                                      "--address", "$(POD_IP)", "--slots",
-                                      std::to_string(SlotsOf(job))});
+  container["command"] = ProgramCommand(
+      kProgramFolder,
+      {"agent", "--pod-dir", std::string(kPodFolder), "--token-file", Join(kTokenFolder, "token"),
+       "--state-dir", Join(kStateFolder, "agent"), "--node", "$(POD_NAME)", "--address",
+       "$(POD_IP)", "--slots", std::to_string(SlotsOf(job))});
   Append(container, "env",
          {FieldVariable("POD_NAME", "metadata.name"), FieldVariable("POD_IP", "status.podIP")});
   Append(container, "volumeMounts",
@@ -255,49 +275,64 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
   const JobJson mounts =
       JobJson::array({Mount("longhaul-pod", kPodFolder), Mount("longhaul-state", kStateFolder)});
   const JobJson ip = JobJson::array({FieldVariable("POD_IP", "status.podIP")});
-  JobJson authority = {{"name", kAuthorityContainer},
-                       {"image", settings.image},
-                       {"command", ProgramCommand(settings.program,
-                                                  {"authority", "--state-dir", state, "--address",
-                                                   "$(POD_IP)", "--publish",
-                                                   "/dev/termination-log"})},
-                       {"env", ip},
-                       {"securityContext", LeastRights()},
-                       {"volumeMounts", mounts}};
-  JobJson controller = {
-      {"name", kControllerContainer},
+  JobJson authority = {
+      {"name", kAuthorityContainer},
       {"image", settings.image},
       {"command",
-       ProgramCommand(settings.program,
-                      {"run-job", "--pod-dir", std::string(kPodFolder), "--state-dir", state,
-                       "--run-dir", run, "--address", "$(POD_IP)", "--namespace",
-                       job.namespace_name, "--audience", AudienceOf(job), "--worker-prefix",
-                       job.name + "-worker-", "--operator", settings.operator_subject, "--nodes",
-                       std::to_string(job.maximum), "--awaited", std::to_string(job.minimum),
-                       "--slots", std::to_string(SlotsOf(job)),
-                       "--publish", "/dev/termination-log"})},
+       ProgramCommand(settings.program, {"authority", "--state-dir", state, "--address",
+                                         "$(POD_IP)", "--publish", "/dev/termination-log"})},
       {"env", ip},
-      {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "256Mi"}}}}},
+      {"resources", Resources("50m", "64Mi", "256Mi")},
       {"securityContext", LeastRights()},
       {"volumeMounts", mounts}};
-  JobJson spec = {{"schedulerName", settings.scheduler_name},
-                  {"restartPolicy", "OnFailure"},
-                  {"terminationGracePeriodSeconds", kGraceSeconds},
-                  {"serviceAccountName", kUsualAccount},
-                  {"automountServiceAccountToken", false},
-                  {"enableServiceLinks", false},
-                  {"securityContext",
-                   {{"runAsNonRoot", true}, {"runAsUser", kUser}, {"fsGroup", kUser}}},
-                  {"initContainers", JobJson::array({authority})},
-                  {"containers", JobJson::array({controller})},
-                  {"volumes", JobJson::array({PodVolume(kJobFile, kJobAnnotation, kKeysFile,
-                                                        kKeysAnnotation),
-                                              EmptyVolume("longhaul-state")})}};
+  JobJson controller = {{"name", kControllerContainer},
+                        {"image", settings.image},
+                        {"command", ProgramCommand(settings.program, {"run-job",
+                                                                      "--pod-dir",
+                                                                      std::string(kPodFolder),
+                                                                      "--state-dir",
+                                                                      state,
+                                                                      "--run-dir",
+                                                                      run,
+                                                                      "--address",
+                                                                      "$(POD_IP)",
+                                                                      "--namespace",
+                                                                      job.namespace_name,
+                                                                      "--audience",
+                                                                      AudienceOf(job),
+                                                                      "--worker-prefix",
+                                                                      job.name + "-worker-",
+                                                                      "--operator",
+                                                                      settings.operator_subject,
+                                                                      "--nodes",
+                                                                      std::to_string(job.maximum),
+                                                                      "--awaited",
+                                                                      std::to_string(job.minimum),
+                                                                      "--slots",
+                                                                      std::to_string(SlotsOf(job)),
+                                                                      "--publish",
+                                                                      "/dev/termination-log"})},
+                        {"env", ip},
+                        {"resources", Resources("100m", "256Mi", "2Gi")},
+                        {"securityContext", LeastRights()},
+                        {"volumeMounts", mounts}};
+  JobJson spec = {
+      {"schedulerName", settings.scheduler_name},
+      {"restartPolicy", "OnFailure"},
+      {"terminationGracePeriodSeconds", kGraceSeconds},
+      {"serviceAccountName", kUsualAccount},
+      {"automountServiceAccountToken", false},
+      {"enableServiceLinks", false},
+      {"securityContext", {{"runAsNonRoot", true}, {"runAsUser", kUser}, {"fsGroup", kUser}}},
+      {"initContainers", JobJson::array({authority})},
+      {"containers", JobJson::array({controller})},
+      {"volumes", JobJson::array({PodVolume(kJobFile, kJobAnnotation, kKeysFile, kKeysAnnotation),
+                                  EmptyVolume("longhaul-state")})}};
+  if (!job.run_directory.empty()) ShareStorage(job, spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"metadata",
-           Meta(job, ControllerPodName(job, life), Labels(job, "controller", life),
-                {{kJobAnnotation, job_file}, {kKeysAnnotation, token_keys}})},
+          {"metadata", Meta(job, ControllerPodName(job, life), Labels(job, "controller", life),
+                            {{kJobAnnotation, job_file}, {kKeysAnnotation, token_keys}})},
           {"spec", std::move(spec)}};
 }
 
@@ -313,7 +348,9 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   spec["initContainers"] = std::move(inits);
   Append(spec, "volumes",
          {PodVolume(kControllerFile, kControllerAnnotation, kAuthorityFile, kAuthorityAnnotation),
-          EmptyVolume("longhaul-state"), TokenVolume(job), EmptyVolume("longhaul-program"),
+          EmptyVolume("longhaul-state"),
+          TokenVolume(job),
+          EmptyVolume("longhaul-program"),
           {{"name", "longhaul-memory"}, {"emptyDir", {{"medium", "Memory"}}}}});
   spec["schedulerName"] = settings.scheduler_name;
   spec["restartPolicy"] = "OnFailure";
@@ -329,8 +366,8 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   JobJson annotations = {{kMinMemberAnnotation, std::to_string(job.minimum)},
                          {kControllerAnnotation, controller.address},
                          {kAuthorityAnnotation, controller.authority}};
-  const JobJson own = job.pod_template.is_object() ? job.pod_template.value("metadata", JobJson())
-                                                   : JobJson();
+  const JobJson own =
+      job.pod_template.is_object() ? job.pod_template.value("metadata", JobJson()) : JobJson();
   for (const auto& [key, target] : {std::pair{"labels", &labels}, {"annotations", &annotations}}) {
     if (!own.is_object() || !own.contains(key) || !own[key].is_object()) continue;
     for (const auto& [name, value] : own[key].items()) {
@@ -339,8 +376,8 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   }
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"metadata", Meta(job, WorkerPodName(job, index, life), std::move(labels),
-                            std::move(annotations))},
+          {"metadata",
+           Meta(job, WorkerPodName(job, index, life), std::move(labels), std::move(annotations))},
           {"spec", std::move(spec)}};
 }
 

@@ -34,8 +34,8 @@ inline constexpr uint16_t kAgentPort = 8701;
 inline constexpr size_t kMostJobName = 40;
 
 struct PodSettings {
-  std::string image;                       // of Longhaul
-  std::string program = "/opt/longhaul";   // its folder in the image
+  std::string image;                      // of Longhaul
+  std::string program = "/opt/longhaul";  // its folder in the image: bin is in it
   std::string scheduler_name = "longhaul";
   // Whose tokens the controller of a job accepts for reading its state.
   std::string operator_subject = "system:serviceaccount:longhaul:longhaul-operator";

@@ -85,6 +85,7 @@ int PodAgentMain(const PodAgentOptions& options) {
   agent.ca_file = options.pod_directory + "/" + std::string(kAuthorityFile);
   agent.join_token_file = options.token_file;
   agent.external_join_token = true;
+  agent.copy_output = true;  // for kubectl logs
   if (const Result<std::string> folder = io::ProgramDirectory(); folder.ok()) {
     agent.snapshot_keeper = {*folder + "/longhaul", "snapshot-keeper"};
   }

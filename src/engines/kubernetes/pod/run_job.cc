@@ -40,8 +40,8 @@ class PodLauncher final : public frontend::AgentLauncher {
     const std::string log = options.run_directory + "/cluster/events.db";
     if (!std::filesystem::exists(log)) return;
     const Result<std::string> before = io::ReadText(JobCopy(options), kLargestJob);
-    earlier_ = before.ok() && *before == job_ ? EarlierCluster::kSameJob
-                                              : EarlierCluster::kOtherJob;
+    earlier_ =
+        before.ok() && *before == job_ ? EarlierCluster::kSameJob : EarlierCluster::kOtherJob;
   }
 
   std::string address() const override { return options_.address; }
@@ -108,9 +108,9 @@ int Publish(const std::string& path, const Json& outcome) {
 }  // namespace
 
 std::vector<std::string> WordsOf(const CallerOptions& options) {
-  return {"--keys-file",     options.keys_file,     "--audience",      options.audience,
-          "--namespace",     options.namespace_name, "--worker-prefix", options.worker_prefix,
-          "--operator",      options.operator_subject};
+  return {"--keys-file", options.keys_file,       "--audience",      options.audience,
+          "--namespace", options.namespace_name,  "--worker-prefix", options.worker_prefix,
+          "--operator",  options.operator_subject};
 }
 
 int RunJobMain(const RunJobOptions& options) {

@@ -27,8 +27,8 @@ struct RunJobOptions {
   std::string pod_directory;    // of the files job.yaml and token-keys.json
   std::string state_directory;  // has tls
   std::string run_directory;
-  std::string address;  // of the pod
-  std::string publish;  // the file of the termination message
+  std::string address;   // of the pod
+  std::string publish;   // the file of the termination message
   uint32_t nodes = 1;    // at most
   uint32_t awaited = 1;  // before the job is submitted
   uint32_t slots = 1;

@@ -183,12 +183,12 @@ Result<Call> TokenCall(const ObjectName& account, std::string_view audience, int
   const Resource accounts = {"", "v1", "serviceaccounts", true};
   ASSIGN_OR_RETURN(Call call, MakeForObject("create", "POST", accounts, account, "token"));
   call.content_type = kJson;
-  call.body = Json{{"apiVersion", "authentication.k8s.io/v1"},
-                   {"kind", "TokenRequest"},
-                   {"spec",
-                    {{"audiences", Json::array({std::string(audience)})},
-                     {"expirationSeconds", seconds}}}}
-                  .dump();
+  call.body =
+      Json{{"apiVersion", "authentication.k8s.io/v1"},
+           {"kind", "TokenRequest"},
+           {"spec",
+            {{"audiences", Json::array({std::string(audience)})}, {"expirationSeconds", seconds}}}}
+          .dump();
   return call;
 }
 

@@ -139,7 +139,11 @@ Verdict Judge(const Call& call, int http_status, std::string_view retry_after_he
   std::string message = call.Text() + ": HTTP " + std::to_string(http_status);
   if (!details.reason.empty()) message += " " + Printable(details.reason);
   if (!details.message.empty()) message += ": " + Printable(details.message, kMaxMessage);
-  if (verdict.outcome == Outcome::kForbidden) message += "; " + MissingRule(call);
+  // Of RBAC: 'User "x" cannot create resource "pods"'. Quotas and Pod Security refuse with 403,
+  // too.
+  const std::string& told = details.message;
+  const bool by_rights = told.empty() || told.find(" cannot ") != std::string::npos;
+  if (verdict.outcome == Outcome::kForbidden && by_rights) message += "; " + MissingRule(call);
   if (verdict.outcome == Outcome::kUnauthenticated) {
     message += "; the API server does not accept the credentials, check the token or certificate";
   }

@@ -78,7 +78,8 @@ struct PodUnit {
 
   std::string key;
   std::string group;  // key of the PodGroup; empty: a single pod
-  int32_t least = 1;  // pods that start together, by their own word; the PodGroup's counts first
+  int32_t least =
+      0;  // pods that start together, by their own word (0: none); a PodGroup's counts first
   std::set<std::string> pods;
   Stage stage = Stage::kIdle;
   JobId job;

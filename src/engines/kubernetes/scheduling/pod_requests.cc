@@ -12,7 +12,7 @@ int32_t PodRequests::LeastOf(const PodUnit& unit) const {
 }
 
 bool PodRequests::GroupIsKnown(const PodUnit& unit) const {
-  return unit.group.empty() || unit.least > 1 || groups_.contains(unit.group);
+  return unit.group.empty() || unit.least > 0 || groups_.contains(unit.group);
 }
 
 Result<scheduler::JobRequest> PodRequests::RequestFor(PodUnit& unit,

@@ -105,6 +105,16 @@ TEST_F(PodSchedulerTest, AnAnnotationReplacesThePodGroup) {
   EXPECT_EQ(NodeOf("one") + NodeOf("two"), "n0n0");
 }
 
+TEST_F(PodSchedulerTest, AGroupMayStartWithOnePod) {
+  cluster_.AddNode("n0", "a", 8);
+  AddPod("one", 1, {}, InGroup("g"), {{"longhaul.dev/min-member", "1"}});
+  AddPod("other", 1, {}, InGroup("h"));
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("one"), "n0");
+  EXPECT_EQ(NodeOf("other"), "") << "nothing says how many";
+  EXPECT_THAT(Message("other"), HasSubstr("min-member"));
+}
+
 TEST_F(PodSchedulerTest, WhatIsNotUnderstoodIsRefusedByName) {
   cluster_.AddNode("n0", "a", 8);
   const struct {

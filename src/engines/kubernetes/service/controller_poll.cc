@@ -31,8 +31,8 @@ std::string TokenIn(const std::string& body) {
 
 }  // namespace
 
-ControllerPoll::ControllerPoll(io::EventLoop& loop, Client& client,
-                               ControllerPollSettings settings, Take take, Log log)
+ControllerPoll::ControllerPoll(io::EventLoop& loop, Client& client, ControllerPollSettings settings,
+                               Take take, Log log)
     : loop_(loop),
       client_(client),
       settings_(std::move(settings)),
@@ -77,6 +77,7 @@ bool ControllerPoll::Prepare(const JobOperator::Controller& controller, Asked& a
   http.server = "https://" + (is_v6 ? "[" + controller.ip + "]" : controller.ip) + ":" +
                 std::to_string(kRestPort);
   http.certificate_authority = controller.authority;
+  http.direct = true;  // addresses of pods are inside of the cluster
   http.request_timeout = kRequestLimit;
   http.max_body_bytes = kMostAnswer;
   http.kept_connections = 2;
@@ -106,8 +107,8 @@ void ControllerPoll::OnToken(const std::string& uid, const Reply& reply, Instant
   std::string token = reply.ok() ? TokenIn(reply.body) : "";
   if (token.empty()) {
     asked.asked_at = io::MonotonicNow();  // not at once again
-    return Complain(asked, reply.ok() ? "the API server gave no token"
-                                      : reply.verdict.status.message());
+    return Complain(asked,
+                    reply.ok() ? "the API server gave no token" : reply.verdict.status.message());
   }
   auto credential = std::make_shared<Credential>();
   credential->token = std::move(token);

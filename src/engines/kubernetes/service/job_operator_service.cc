@@ -16,6 +16,8 @@ constexpr Duration kKeysPeriod = std::chrono::minutes(5);
 constexpr Duration kKeysRetry = std::chrono::seconds(2);
 constexpr Duration kAskPeriod = std::chrono::milliseconds(500);
 constexpr size_t kMostKeys = 64 << 10;
+// After so many different lines the same ones are logged again.
+constexpr size_t kMostComplaints = 100;
 
 Result<JobJson> Parse(PaddedText text) {
   JobJson object = JobJson::parse(text.text, nullptr, false);
@@ -162,9 +164,8 @@ void JobOperatorService::OnTrouble(const std::string& what, const Status& status
 }
 
 void JobOperatorService::Complain(const std::string& line) {
-  if (line == complaint_) return;
-  complaint_ = line;
-  log_(line);
+  if (complaints_.size() >= kMostComplaints) complaints_.clear();
+  if (complaints_.insert(line).second) log_(line);
 }
 
 void JobOperatorService::Changed() {

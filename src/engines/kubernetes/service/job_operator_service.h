@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -68,7 +69,7 @@ class JobOperatorService {
   std::optional<io::EventLoop::TimerId> timer_;  // until the deadline
   std::optional<io::EventLoop::TimerId> keys_;   // until they are read again
   std::optional<io::EventLoop::TimerId> ask_;    // until the controllers are asked again
-  std::string complaint_;                        // the last one
+  std::set<std::string> complaints_;             // the latest ones, each logged once
   std::unique_ptr<JobView> jobs_;
   std::unique_ptr<PodView> pods_;
 };
