@@ -251,6 +251,7 @@ Status CheckPodTemplate(const LonghaulJob& job) {
     }
   }
   JobJson spec = TemplateSpec(job);
+  RETURN_IF_ERROR(CheckObject(spec, "securityContext", path));
   for (const char* list : {"initContainers", "volumes"}) {
     RETURN_IF_ERROR(CheckObjects(spec, list, path));
   }

@@ -136,6 +136,17 @@ TEST(ControllerPod, HasTheJobFileAndTheKeysAsFiles) {
   EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
 }
 
+TEST(ControllerPod, HasTheStorageAndTheUserOfTheWorkers) {
+  JobJson object = Object();
+  object["spec"]["template"]["spec"]["securityContext"] = {{"runAsUser", 7}};
+  object["spec"]["runDirectory"] = "/data/run";
+  const JobJson pod = ControllerPod(JobOf(object), Settings(), 0, "FILE", "KEYS");
+  EXPECT_THAT(Names(pod["spec"]["volumes"]), ElementsAre("longhaul-pod", "longhaul-state", "data"));
+  EXPECT_THAT(Names(pod["spec"]["containers"][0]["volumeMounts"]),
+              ElementsAre("longhaul-pod", "longhaul-state", "data"));
+  EXPECT_EQ(pod["spec"]["securityContext"], JobJson::parse(R"({"runAsUser": 7})"));
+}
+
 TEST(PodTemplate, RefusesByTheName) {
   const struct {
     const char* pointer;
@@ -153,6 +164,7 @@ TEST(PodTemplate, RefusesByTheName) {
       {"/spec/schedulingGates", "[]", "spec.template.spec.schedulingGates"},
       {"/spec/initContainers", "{\"a\": 1}", "spec.template.spec.initContainers: expected a list"},
       {"/spec/initContainers/0", "1", "spec.template.spec.initContainers: expected a list"},
+      {"/spec/securityContext", "1", "spec.template.spec.securityContext: expected an object"},
       {"/spec/volumes", "\"x\"", "spec.template.spec.volumes: expected a list"},
       {"/spec/containers", "7", "spec.template.spec.containers: expected one container"},
       {"/spec/containers/1/name", "\"w\"", "spec.template.spec.containers: expected one"},
