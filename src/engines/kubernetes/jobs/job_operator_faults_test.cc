@@ -147,6 +147,21 @@ TEST_F(JobOperatorTest, AFinalizerStaysWhileAPodMayBeMade) {
   EXPECT_THAT(Rest(), ElementsAre("job"));
 }
 
+TEST_F(JobOperatorTest, AFinalizerStaysThoughThePodThatIsMadeHasTheNameOfAnother) {
+  Observe();
+  for (const JobAction& action : operator_.Advance(now_, wall_)) {
+    const auto* create = std::get_if<CreateJobPod>(&action);
+    if (create == nullptr) continue;
+    pods_["tune-controller-0"] = create->object;
+    pods_["tune-controller-0"]["metadata"]["uid"] = "other";
+    pods_["tune-controller-0"]["metadata"]["ownerReferences"][0]["uid"] = "other";
+  }
+  ObservePod("tune-controller-0");
+  object_["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z";
+  Observe();
+  EXPECT_THAT(Rest(), IsEmpty()) << "the creation is under way";
+}
+
 TEST_F(JobOperatorTest, AFinalizerIsRemovedSomeTimeAfterACreationThatIsNotObserved) {
   Observe();
   for (const JobAction& action : operator_.Advance(now_, wall_)) {

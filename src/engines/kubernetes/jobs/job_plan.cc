@@ -148,7 +148,9 @@ bool JobOperator::ControllersEnd(Look& look, const std::vector<const JobPod*>& c
 // Whether a pod may exist that was requested and has not been observed.
 bool JobOperator::MayHaveMore(Look& look) const {
   for (const auto& [target, pending] : look.work.pending) {
-    if (!target.starts_with("pod ") || look.work.pods.contains(target.substr(4))) continue;
+    if (!target.starts_with("pod ")) continue;
+    const auto pod = look.work.pods.find(target.substr(4));
+    if (pod != look.work.pods.end() && pod->second.owner_uid == look.job.uid) continue;
     if (!pending.answered) return true;
     if (look.now >= pending.unsure_until) continue;
     look.AgainAt(pending.unsure_until);

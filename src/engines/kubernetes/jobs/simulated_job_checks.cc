@@ -108,7 +108,7 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     return ReadJobPod(object);
   }();
   if (!read.ok()) return Break(read.status().message());
-  ++unanswered_[read->owner_uid];
+  unanswered_[name] = read->owner_uid;
   const auto known = seen_jobs_.find("ns/" + read->job);
   if (known == seen_jobs_.end() || known->second.uid != read->owner_uid) {
     return Break(name + " is made for no job");
@@ -175,7 +175,9 @@ void SimulatedJobs::CheckPatch(const PatchJob& patch) {
   for (const auto& [key, pod] : seen_pods_) {
     if (pod.owner_uid == job.uid) Break(job.name + " loses its finalizer before " + pod.name);
   }
-  if (unanswered_[job.uid] > 0) Break(job.name + " loses its finalizer while a pod is made");
+  for (const auto& [pod, owner] : unanswered_) {
+    if (owner == job.uid) Break(job.name + " loses its finalizer while " + pod + " is made");
+  }
 }
 
 // `before`: the job, for a change of one.

@@ -154,6 +154,7 @@ void SimulatedJobs::TakePod(const Change& change) {
   const Result<JobPod> pod = ReadJobPod(Ordered(change));
   CHECK(pod.ok()) << pod.status();
   seen_pods_.insert_or_assign(key, *pod);
+  unanswered_.erase(pod->name);
   if (!IsLive(*pod)) ending_since_.try_emplace(pod->uid, agenda_.now());
   operator_->OnPod(*pod);
 }
@@ -229,7 +230,7 @@ void SimulatedJobs::Reply(const JobAction& action, const ApiResponse& response, 
                               ? engines::kubernetes::Judge(*call, response.status, "",
                                                            details.ok() ? *details : ApiStatus())
                               : Unreachable(*call, Unavailable("lost"));
-  if (const auto* create = std::get_if<CreateJobPod>(&action)) --unanswered_[OwnerOf(*create)];
+  if (const auto* create = std::get_if<CreateJobPod>(&action)) unanswered_.erase(create->pod.name);
   operator_->OnReply(action, ResultOf(action, verdict), verdict.status.message(), agenda_.now());
   Advance();
 }

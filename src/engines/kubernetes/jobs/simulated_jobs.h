@@ -136,7 +136,8 @@ class SimulatedJobs {
   std::map<std::string, LonghaulJob> seen_jobs_;
   std::map<std::string, JobPod> seen_pods_;
   std::map<std::string, Instant> ending_since_;  // by the pod's uid
-  std::map<std::string, int> unanswered_;        // creations, by the job's uid
+  // Creations, the job's uid by the pod's name, until they are answered or the pod is seen.
+  std::map<std::string, std::string> unanswered_;
 
   std::map<std::string, SimulatedJob> jobs_;
   std::set<std::string> job_uids_;  // all that ever were
