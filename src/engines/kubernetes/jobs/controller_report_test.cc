@@ -50,7 +50,8 @@ TEST(ControllerReport, ARecoveringJobDoesNotTrain) {
 
 TEST(ControllerReport, FieldsOfOtherTypesAreAbsent) {
   const Result<ControllerReport> report = ReadControllerReport(
-      R"({"jobs": [{"state": 1, "highest_step": -1, "restarts": "2", "ledger": [], "faults": {}}]})",
+      R"({"jobs": [{"state": 1, "highest_step": -1, "restarts": "2",
+                    "ledger": [], "faults": {}}]})",
       R"({"nodes": [{"name": 1, "connected": "true"}]})");
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->training);
