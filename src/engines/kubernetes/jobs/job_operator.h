@@ -95,6 +95,11 @@ class JobOperator {
     Instant until;          // answered: nothing is sent again before
     Instant unsure_until;   // answered: an object may have been made and not be observed yet
   };
+  // The creations of a worker's pods, the newest last.
+  struct Creations {
+    Instant last;
+    int in_a_row = 0;  // each soon after the one before
+  };
   struct Work {
     std::optional<LonghaulJob> job;
     std::map<std::string, JobPod> pods;  // by name; of any job with this name
@@ -102,6 +107,7 @@ class JobOperator {
     std::string reporter;  // uid of the controller pod
     Instant reported_at;
     std::map<std::string, Instant> unconnected;  // since when, by the worker pod's uid
+    std::map<uint32_t, Creations> made;          // by the worker's index
     std::map<std::string, Instant> moved;        // to another controller, by the worker's uid
     std::optional<Instant> without_controller;   // since when the one before is ending
     std::optional<Instant> silent_since;         // without a report of the controller
@@ -136,6 +142,7 @@ class JobOperator {
   const JobPod* PlanController(Look& look, const std::string& job_file, JobFacts& facts);
   void MakeController(Look& look, const std::string& job_file, JobFacts& facts);
   void PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts);
+  void MakeWorker(Look& look, uint32_t index, uint32_t life, const ControllerPlace& place);
   void PlanWorker(Look& look, const JobPod& worker, const JobPod& controller);
   bool IsLost(Look& look, const JobPod& worker, const JobPod& controller);
   // Whether the controller has reported within report_life.

@@ -140,6 +140,7 @@ class JobOperatorTest : public testing::Test {
     Rest();
     StartWorker("tune-worker-0-0");
     StartWorker("tune-worker-1-0");
+    Pass(std::chrono::seconds(2));
     operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
                        Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
     Rest();

@@ -115,6 +115,28 @@ TEST_F(JobOperatorTest, AFailedWorkerIsDeletedAndReplaced) {
                                   "event Restarting", "patch tune-worker-0-1"));
 }
 
+TEST_F(JobOperatorTest, AWorkerThatFailsAtOnceIsReplacedWithLongerPauses) {
+  Train();
+  Recover();
+  std::vector<Duration> pauses;
+  Instant last = now_;
+  for (int life = 0; life < 4; ++life) {
+    const std::string pod = "tune-worker-0-" + std::to_string(life);
+    const std::string next = "tune-worker-0-" + std::to_string(life + 1);
+    Merge(pod, R"({"status": {"phase": "Failed", "reason": "OutOfcpu"}})");
+    for (int i = 0; i < 100 && !pods_.contains(next); ++i) {
+      Rest();
+      if (!pods_.contains(next)) Pass(std::chrono::milliseconds(500));
+    }
+    pauses.push_back(now_ - last);
+    last = now_;
+  }
+  EXPECT_THAT(pauses, ElementsAre(seconds(0), seconds(2), seconds(4), seconds(8)));
+  Pass(minutes(11));
+  Merge("tune-worker-0-4", R"({"status": {"phase": "Failed", "reason": "OutOfcpu"}})");
+  EXPECT_THAT(Rest(), testing::Contains("create tune-worker-0-5")) << "it had lived for long";
+}
+
 TEST_F(JobOperatorTest, AWorkerWhoseAgentIsGoneIsReplacedAfterItsPatience) {
   Train();
   const std::string uid = pods_["tune-controller-0"]["metadata"]["uid"];

@@ -7,6 +7,9 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
+// A pod that has lived for so long is replaced at once.
+constexpr Duration kLongLife = std::chrono::minutes(10);
+
 PodName NameOf(const JobPod& pod) { return {pod.namespace_name, pod.name, pod.uid}; }
 PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
 
@@ -259,8 +262,7 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
       const bool is_new = pods == by_index.end();
       if (!is_new && NewestLive(pods->second) != nullptr) continue;
       const uint32_t life = is_new ? 0 : NextLife(pods->second);
-      Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
-                             WorkerPod(look.job, settings_.pods, index, life, place)});
+      MakeWorker(look, index, life, place);
     }
     for (const JobPod* worker : workers) PlanWorker(look, *worker, controller);
   }
@@ -270,6 +272,23 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
     Act(look, PatchJobPod{NameOf(*worker), {{"spec", {{"schedulingGates", nullptr}}}}});
   }
   Judge(look, controller, workers, facts);
+}
+
+// One that fails as soon as it is made is made again with longer and longer pauses.
+void JobOperator::MakeWorker(Look& look, uint32_t index, uint32_t life,
+                             const ControllerPlace& place) {
+  const auto before = look.work.made.find(index);
+  Creations made{look.now, 0};
+  if (before != look.work.made.end()) {
+    const Instant due = before->second.last + Backoff(before->second.in_a_row);
+    if (look.now < due) return look.AgainAt(due);
+    const bool soon = look.now - before->second.last < kLongLife;
+    made.in_a_row = soon ? before->second.in_a_row + 1 : 0;
+  }
+  const bool acts =
+      Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
+                             WorkerPod(look.job, settings_.pods, index, life, place)});
+  if (acts) look.work.made[index] = made;
 }
 
 void JobOperator::PlanWorker(Look& look, const JobPod& worker, const JobPod& controller) {
