@@ -163,7 +163,9 @@ bool HttpDouble::Answer(uint64_t id, Connection& connection, const ApiRequest& r
   if (fault && fault->kind == Fault::Kind::kDrop) return false;
   if (fault && fault->kind == Fault::Kind::kNoAnswer) return true;
   if (fault && fault->kind == Fault::Kind::kStatus) {
-    const Refusal refusal{fault->status, "Injected", "injected fault", Json()};
+    // The words of RBAC, by which a missing right is recognised.
+    const char* message = fault->status == 403 ? "the account cannot do this" : "injected fault";
+    const Refusal refusal{fault->status, "Injected", message, Json()};
     connection.out += ResponseText(fault->status, StatusJson(refusal).dump(), fault->retry_after_s);
     return true;
   }

@@ -126,6 +126,14 @@ TEST(Verdict, NamesTheMissingRule) {
             "ns");
 }
 
+TEST(Verdict, NamesNoRuleWhereAQuotaRefuses) {
+  ApiStatus details;
+  details.message = "pods \"p\" is forbidden: exceeded quota: q";
+  EXPECT_EQ(JudgeStatus(403, details).status.message().find("lacks the rule"), std::string::npos);
+  details.message = "pods \"p\" is forbidden: User \"x\" cannot create resource \"pods\"";
+  EXPECT_NE(JudgeStatus(403, details).status.message().find("lacks the rule"), std::string::npos);
+}
+
 TEST(Verdict, TellsABudgetFromALimit) {
   ApiStatus budget;
   budget.causes.push_back({"DisruptionBudget", "", ""});
