@@ -52,7 +52,7 @@ int RunSeed(uint64_t seed, const JobFaults& faults, std::string* log = nullptr) 
 
 // Returns the number of faults that happened.
 int RunAll(const JobFaults& faults) {
-  const uint64_t histories = NumberFrom("LONGHAUL_HISTORIES", 6);
+  const uint64_t histories = NumberFrom("LONGHAUL_HISTORIES", 3);
   const uint64_t first = NumberFrom("LONGHAUL_HISTORY_SEED", 1);
   const uint64_t most = NumberFrom("LONGHAUL_FAILURES", 1);
   int happened = 0;
