@@ -419,7 +419,8 @@ void JobOperator::WriteStatus(Look& look, const JobFacts& facts) {
   const JobJson patch = {{"metadata", {{"resourceVersion", look.job.version}}}, {"status", status}};
   if (!Act(look, PatchJob{NameOf(look.job), patch, true})) return;
   look.work.status_at = look.now;
-  // Often shorter than the time between two looks, so that no phase tells it.
+  // A restart often takes less time than passes between two reports of the controller. Then the
+  // phase stays Running, and only the number of restarts shows it.
   if (facts.restarts > StoredRestarts(look.job)) {
     const std::string why = look.work.report ? look.work.report->fault : "";
     Act(look, RecordEvent{NameOf(look.job), EventOf(look.job, "Warning", "Restarted",

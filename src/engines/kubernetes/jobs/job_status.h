@@ -57,7 +57,8 @@ double StoredGoodput(const LonghaulJob& job);
 // considered.
 inline constexpr std::string_view kInvalidSpec = "InvalidSpec";
 
-// The status that says so. A condition whose status stays keeps its time. `wall`: the present time.
+// Returns the status of a job with these facts. A condition whose status is the same as before
+// keeps the time of its last change. `wall` is the present time of day.
 JobJson StatusOf(const LonghaulJob& job, const JobFacts& facts, Instant wall);
 
 // Whether the status says something new: a number of goodput alone does not.
