@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "base/temporary_folder.h"
@@ -63,6 +64,20 @@ TEST_F(OutputCopierTest, ALongLineIsDivided) {
     ASSERT_TRUE(copier.Follow(Rank(0), path, 0).ok());
   }
   EXPECT_EQ(Rest(), "[rank 0] " + line + "\n[rank 0] y\n");
+}
+
+TEST_F(OutputCopierTest, TheWholeLogOfAWorkerThatHasEndedIsCopied) {
+  const size_t lines = 100'000;  // more than is read at once
+  const std::string path = Log("a", std::string(lines, '\n'));
+  const std::string target = folder_.path() + "/target";
+  const io::Fd file(open(target.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file.valid());
+  {
+    OutputCopier copier(file.get());
+    ASSERT_TRUE(copier.Follow(Rank(0), path, 0).ok());
+    copier.Finish(Rank(0));
+  }
+  EXPECT_EQ(std::filesystem::file_size(target), lines * std::string("[rank 0] \n").size());
 }
 
 TEST_F(OutputCopierTest, AReaderThatDoesNotReadHoldsNothingUp) {
