@@ -7,6 +7,7 @@ call must have been allowed, and each right must have been used.
 """
 
 import pathlib
+import signal
 import sys
 import unittest
 
@@ -65,19 +66,14 @@ class Rights(unittest.TestCase):
         words = ["--incomplete-patience", "1"]
         # Two without an election lose binds to each other.
         alone = ["--no-leader-election", *words]
-        with scheduler_test.Scheduler(server, *alone, kubeconfig=self.kubeconfig), \
-                scheduler_test.Scheduler(server, *alone, kubeconfig=self.kubeconfig), \
+        with scheduler_test.Scheduler(server, *alone, kubeconfig=self.kubeconfig) as one, \
+                scheduler_test.Scheduler(server, *alone, kubeconfig=self.kubeconfig) as other, \
                 scheduler_test.Scheduler(server, "--lease-namespace", "longhaul", *words,
                                          kubeconfig=self.kubeconfig):
             scheduler_test.wait_for(
                 lambda: all(pods()[f"pod-{i}"]["spec"].get("nodeName") for i in range(40)), "binds")
-            # Until one of them has lost a race and has read the pod.
-            for i in range(40, 60):
-                if self.has_called(server, "get", "", "pods"):
-                    break
-                server.call("POST", PODS, gpu_pod(f"pod-{i}", 1))
-                scheduler_test.wait_for(
-                    lambda name=f"pod-{i}": pods()[name]["spec"].get("nodeName"), "a bind")
+            scheduler_test.wait_for(lambda: self.has_lost_a_race(server, one, other, pods),
+                                    "a pod that was read after a lost race")
             for i in range(8):
                 server.call("POST", PODS, gpu_pod(f"high-{i}", 8, priority="high"))
             scheduler_test.wait_for(
@@ -90,6 +86,21 @@ class Rights(unittest.TestCase):
             scheduler_test.wait_for(
                 lambda: self.has_called(server, "patch", "coordination.k8s.io", "leases"),
                 "a leader")
+
+    def has_lost_a_race(self, server, one, other, pods):
+        """Both see the same new pods at the same instant. Says whether one had to read a pod."""
+        for each in (one, other):
+            each.process.send_signal(signal.SIGSTOP)
+        names = [f"contested-{i}" for i in range(8)]
+        for name in names:
+            server.call("POST", PODS, gpu_pod(name, 1))
+        for each in (one, other):
+            each.process.send_signal(signal.SIGCONT)
+        scheduler_test.wait_for(
+            lambda: all(pods()[name]["spec"].get("nodeName") for name in names), "binds")
+        for name in names:
+            server.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+        return self.has_called(server, "get", "", "pods")
 
     def has_called(self, server, *what):
         return any(call[:3] == what for call in server.calls(ACCOUNT))
