@@ -19,6 +19,10 @@ fi
 echo "$*" >>"$CALLS"
 sleep "${SLOW:-0}"
 [[ -z ${FAILS:-} ]] || { echo "module not served" >&2; exit 1; }
+if [[ "$1 $2" == "mod download" ]]; then
+  echo "{\"Dir\": \"$MODULES\"}"
+  exit
+fi
 while [[ $1 != -o ]]; do shift; done
 echo program >"$2"
 """
@@ -41,6 +45,7 @@ class KubernetesEnvironment(unittest.TestCase):
             [sys.executable, "-B", TOOL, *words], text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "XDG_CACHE_HOME": str(self.top / "cache"), "CALLS": str(self.calls),
+                 "MODULES": str(self.top / "kueue"),
                  "PATH": f"{self.top / 'bin'}:{os.environ['PATH']}", **environment})
 
     def run_tool(self, *words, **environment):
@@ -49,7 +54,22 @@ class KubernetesEnvironment(unittest.TestCase):
         return child.returncode, output, error
 
     def built(self):
-        return [line.rsplit("./", 1)[1] for line in self.calls.read_text().splitlines()]
+        return [line.rsplit("./", 1)[1] for line in self.calls.read_text().splitlines()
+                if line.startswith("build")]
+
+    def test_kueue_is_built_in_its_own_module_with_its_definitions(self):
+        bases = self.top / "kueue" / "config" / "components" / "crd" / "bases"
+        bases.mkdir(parents=True)
+        (bases / "workloads.yaml").write_text("definition")
+        code, output, error = self.run_tool("kueue")
+        self.assertEqual(code, 0, error)
+        folder = pathlib.Path(output.strip())
+        self.assertTrue((folder / "kueue").exists())
+        self.assertEqual((folder / "kueue-definitions" / "workloads.yaml").read_text(),
+                         "definition")
+        self.assertIn(f"build -C {self.top / 'kueue'}", self.calls.read_text())
+        self.assertEqual(self.run_tool("kueue"), (0, output, ""))
+        self.assertEqual(self.built(), ["cmd/kueue"])
 
     def test_programs_are_built_once_and_their_folder_is_printed(self):
         code, output, error = self.run_tool()

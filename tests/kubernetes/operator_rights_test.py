@@ -17,6 +17,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import account_rights
+import scripted_kueue
 from account_rights import NAMESPACE
 from api_server import programs_or_skip
 from process_kubelet import ProcessKubelet, node
@@ -53,6 +54,11 @@ class Cluster:
             test, binaries, ["crd/longhauljob.yaml", "scheduler.yaml", "operator.yaml"],
             [OPERATOR, SCHEDULER], flags, disabled_plugins=("TaintNodesByCondition",))
         wait_for(lambda: self.server.is_served(API), "the definition of LonghaulJob")
+        for each in scripted_kueue.definitions():
+            self.server.call("POST", account_rights.collection(each), each)
+        wait_for(lambda: all(self.server.is_served(f"{scripted_kueue.GROUP}/{plural}")
+                             for plural, _ in scripted_kueue.KINDS.values()),
+                 "the definitions of Kueue")
         self.server.call("PATCH", "/api/v1/namespaces/default",
                          {"metadata": {"labels": {ENFORCE: level}}})
         # No controller makes it here.
@@ -105,7 +111,10 @@ class Cluster:
                 looked_at = time.monotonic()
                 self.assert_no_refusals()
             return value
-        return wait_for(done_or_refused, what)
+        try:
+            return wait_for(done_or_refused, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.report()}") from None
 
     def assert_no_refusals(self):
         for account in (OPERATOR, SCHEDULER):
@@ -116,24 +125,23 @@ class Cluster:
         return self.server.call("GET", f"{API}/{name}").get("status", {})
 
     def await_phase(self, name, phase):
-        try:
-            self.wait_for(lambda: self.status(name).get("phase") == phase, f"{name} is {phase}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {self.report(name)}") from None
+        self.wait_for(lambda: self.status(name).get("phase") == phase, f"{name} is {phase}")
 
-    def report(self, name):
+    def report(self):
+        jobs = {job["metadata"]["name"]: job.get("status") for job in self.server.items(API)}
         pods = {key: pod["status"] for key, pod in self.pods().items()}
-        return "\n".join([str(self.status(name)), str(pods),
+        return "\n".join([str(jobs), str(pods),
                           *(log.read_text()[-3000:] for log in self.logs.values())])
 
-    def make(self, name, security=None):
+    def make(self, name, security=None, labels=None):
         """A job of two workers that ends when the test has made a file. Returns the file."""
         end = self.folder / f"{name}.end"
         template = {"spec": {"containers": [{"name": "worker", "image": "train:test"}]}}
         if security:
             template["spec"]["securityContext"] = security
         self.server.call("POST", API, {
-            "apiVersion": "longhaul.dev/v1", "kind": "LonghaulJob", "metadata": {"name": name},
+            "apiVersion": "longhaul.dev/v1", "kind": "LonghaulJob",
+            "metadata": {"name": name, "labels": labels or {}},
             "spec": {"workers": {"desired": 2},
                      "job": {"command": ["sh", "-c",
                                          f"until test -e {end}; do sleep 0.1; done"]},
@@ -156,8 +164,14 @@ class Cluster:
         self.server.call("PATCH", f"{API}/{name}", {"spec": {"suspend": value}})
 
     def run_a_job(self, name):
-        """From its creation to its end, with a worker that is lost and a suspension."""
-        end = self.make(name)
+        """From its creation to its end, in a queue, with a worker that is lost and a suspension."""
+        kueue = scripted_kueue.ScriptedKueue(self.server)
+        self.server.call("POST", f"{scripted_kueue.GROUP}/resourceflavors",
+                         {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor",
+                          "metadata": {"name": "default"}, "spec": {}})
+        end = self.make(name, labels={"kueue.x-k8s.io/queue-name": "team"})
+        self.wait_for(lambda: kueue.workload(name), "a Workload")
+        kueue.admit(name)
         self.await_phase(name, "Running")
         self.server.call("DELETE", f"{PODS}/{name}-worker-1-0")
         self.wait_for(lambda: all(self.trains(f"{name}-worker-{rest}") for rest in ("0-0", "1-1")),
@@ -167,7 +181,10 @@ class Cluster:
         self.suspend(name, True)
         self.await_phase(name, "Suspended")
         self.wait_for(lambda: not self.pods(), "the end of the pods")
+        self.wait_for(lambda: not kueue.workload(name), "the end of the Workload")
         self.suspend(name, False)
+        self.wait_for(lambda: kueue.workload(name), "another Workload")
+        kueue.admit(name)
         self.await_phase(name, "Running")
         end.touch()
         self.await_phase(name, "Succeeded")

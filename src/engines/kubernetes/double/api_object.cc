@@ -10,7 +10,7 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-const std::array<ResourceInfo, 9> kResources = {{
+const std::array<ResourceInfo, 10> kResources = {{
     {Pods(), "Pod", true},
     {Nodes(), "Node", false},
     {Leases(), "Lease", false},
@@ -18,6 +18,7 @@ const std::array<ResourceInfo, 9> kResources = {{
     {{"", "v1", "events", true}, "Event", false},
     // The same objects as those of the core group, as on the server.
     {{"events.k8s.io", "v1", "events", true}, "Event", false},
+    {{"kueue.x-k8s.io", "v1beta2", "workloads", true}, "Workload", true},
     {{"longhaul.dev", "v1", "longhauljobs", true}, "LonghaulJob", true},
     {{"policy", "v1", "poddisruptionbudgets", true}, "PodDisruptionBudget", true},
     {{"scheduling.x-k8s.io", "v1alpha1", "podgroups", true}, "PodGroup", true},

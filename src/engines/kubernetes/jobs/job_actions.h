@@ -29,12 +29,28 @@ struct PatchJob {
   JobJson patch;
   bool status = false;
 };
+// Of the job's Workload in Kueue: a merge patch is of its status.
+struct CreateWorkload {
+  PodName job;
+  PodName workload;  // without a uid
+  JobJson object;
+};
+struct DeleteWorkload {
+  PodName job;
+  PodName workload;
+};
+struct PatchWorkload {
+  PodName job;
+  PodName workload;
+  JobJson patch;
+};
 // An event of the job, for kubectl describe. No answer is expected.
 struct RecordEvent {
   PodName job;
   JobJson event;
 };
-using JobAction = std::variant<CreateJobPod, DeleteJobPod, PatchJobPod, PatchJob, RecordEvent>;
+using JobAction = std::variant<CreateJobPod, DeleteJobPod, PatchJobPod, PatchJob, CreateWorkload,
+                               DeleteWorkload, PatchWorkload, RecordEvent>;
 
 // Identifies what an action changes: one is under way at a time.
 std::string TargetOf(const JobAction& action);

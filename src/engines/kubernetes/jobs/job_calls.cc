@@ -21,6 +21,12 @@ std::string WithUid(JobJson patch, const PodName& object) {
 }  // namespace
 
 Resource LonghaulJobs() { return {"longhaul.dev", "v1", "longhauljobs", true}; }
+Resource Workloads() { return {"kueue.x-k8s.io", "v1beta2", "workloads", true}; }
+Resource ResourceFlavors() { return {"kueue.x-k8s.io", "v1beta2", "resourceflavors", false}; }
+Resource WorkloadPriorityClasses() {
+  return {"kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", false};
+}
+Resource PriorityClasses() { return {"scheduling.k8s.io", "v1", "priorityclasses", false}; }
 
 Result<Call> CallFor(const JobAction& action) {
   if (const auto* create = std::get_if<CreateJobPod>(&action)) {
@@ -37,26 +43,35 @@ Result<Call> CallFor(const JobAction& action) {
     return PatchCall(LonghaulJobs(), ObjectOf(job->job), job->status ? "status" : "",
                      PatchKind::kMerge, WithUid(job->patch, job->job));
   }
+  if (const auto* make = std::get_if<CreateWorkload>(&action)) {
+    return CreateCall(Workloads(), make->workload.namespace_name, TextOf(make->object));
+  }
+  if (const auto* end = std::get_if<DeleteWorkload>(&action)) {
+    return DeleteCall(Workloads(), ObjectOf(end->workload), end->workload.uid, std::nullopt);
+  }
+  if (const auto* change = std::get_if<PatchWorkload>(&action)) {
+    return PatchCall(Workloads(), ObjectOf(change->workload), "status", PatchKind::kMerge,
+                     WithUid(change->patch, change->workload));
+  }
   const auto& event = std::get<RecordEvent>(action);
   return CreateCall({"events.k8s.io", "v1", "events", true}, event.job.namespace_name,
                     TextOf(event.event));
 }
 
 ActionResult ResultOf(const JobAction& action, const Verdict& verdict) {
+  const bool creates = std::holds_alternative<CreateJobPod>(action) ||
+                       std::holds_alternative<CreateWorkload>(action);
   switch (verdict.outcome) {
     case Outcome::kDone:
       return ActionResult::kDone;
     case Outcome::kAlreadyExists:
-      return std::holds_alternative<CreateJobPod>(action) ? ActionResult::kExists
-                                                          : ActionResult::kRefused;
+      return creates ? ActionResult::kExists : ActionResult::kRefused;
     case Outcome::kNotFound:
       // Of a creation: its namespace.
-      return std::holds_alternative<CreateJobPod>(action) ? ActionResult::kRefused
-                                                          : ActionResult::kGone;
+      return creates ? ActionResult::kRefused : ActionResult::kGone;
     case Outcome::kConflict:
       // Of a creation: of a quota, which has nothing to do with the pod.
-      return std::holds_alternative<CreateJobPod>(action) ? ActionResult::kRefused
-                                                          : ActionResult::kConflict;
+      return creates ? ActionResult::kRefused : ActionResult::kConflict;
     default:
       return ActionResult::kRefused;
   }

@@ -10,6 +10,11 @@
 namespace longhaul::engines::kubernetes {
 
 Resource LonghaulJobs();
+// Kueue's resources, and the priority classes of pods.
+Resource Workloads();
+Resource ResourceFlavors();
+Resource WorkloadPriorityClasses();
+Resource PriorityClasses();
 
 Result<Call> CallFor(const JobAction& action);
 

@@ -13,7 +13,16 @@ constexpr int kMostDoublings = 16;
 std::string JobKeyOf(const JobAction& action) {
   if (const auto* job = std::get_if<PatchJob>(&action)) return job->job.Key();
   if (const auto* event = std::get_if<RecordEvent>(&action)) return event->job.Key();
+  if (const auto* create = std::get_if<CreateWorkload>(&action)) return create->job.Key();
+  if (const auto* remove = std::get_if<DeleteWorkload>(&action)) return remove->job.Key();
+  if (const auto* patch = std::get_if<PatchWorkload>(&action)) return patch->job.Key();
   return "";
+}
+
+JobWish WishOf(const LonghaulJob& job, const Status& usable) {
+  if (job.being_deleted) return JobWish::kStop;
+  if (IsFinished(job)) return JobWish::kFinish;
+  return job.suspend || !usable.ok() ? JobWish::kStop : JobWish::kRun;
 }
 
 }  // namespace
@@ -23,7 +32,7 @@ std::string TargetOf(const JobAction& action) {
   if (const auto* remove = std::get_if<DeleteJobPod>(&action)) return "pod " + remove->pod.name;
   if (const auto* patch = std::get_if<PatchJobPod>(&action)) return "pod " + patch->pod.name;
   if (const auto* job = std::get_if<PatchJob>(&action)) return job->status ? "status" : "job";
-  return "event";
+  return std::holds_alternative<RecordEvent>(action) ? "event" : "workload";
 }
 
 JobOperator::Work& JobOperator::Mark(const std::string& key) {
@@ -35,27 +44,30 @@ void JobOperator::OnJob(LonghaulJob job) {
   Work& work = Mark(job.Key());
   if (work.job && work.job->uid != job.uid) {
     // Another job of this name: nothing that was known is about it.
-    std::map<std::string, JobPod> pods = std::move(work.pods);
-    work = Work();
-    work.pods = std::move(pods);
+    Forget(work);
   }
   // What was refused may not be what is done now.
   if (work.job && work.job->generation != job.generation) work.refusal.clear();
-  for (const char* target : {"job", "status"}) {
-    const auto pending = work.pending.find(target);
-    if (pending == work.pending.end()) continue;
-    pending->second.observed = true;
-    if (pending->second.answered) work.pending.erase(pending);
-  }
+  for (const char* target : {"job", "status"}) Observed(work, target);
   work.job = std::move(job);
 }
 
 void JobOperator::OnJobGone(const std::string& key) {
-  Work& work = Mark(key);
-  std::map<std::string, JobPod> pods = std::move(work.pods);
-  work = Work();
-  work.pods = std::move(pods);
-  if (!work.pods.empty()) return;
+  Forget(Mark(key));
+  EraseIfEmpty(key);
+}
+
+// Keeps what exists beside the job.
+void JobOperator::Forget(Work& work) {
+  Work kept;
+  kept.pods = std::move(work.pods);
+  kept.workload = std::move(work.workload);
+  work = std::move(kept);
+}
+
+void JobOperator::EraseIfEmpty(const std::string& key) {
+  const Work& work = jobs_[key];
+  if (work.job || work.workload || !work.pods.empty()) return;
   jobs_.erase(key);
   dirty_.erase(key);
   wakes_.Set(key, std::nullopt);
@@ -75,11 +87,7 @@ void JobOperator::OnPod(JobPod pod) {
   }
   Work& work = Mark(key);
   job_of_pod_[pod.Key()] = key;
-  const auto pending = work.pending.find("pod " + pod.name);
-  if (pending != work.pending.end()) {
-    pending->second.observed = true;
-    if (pending->second.answered) work.pending.erase(pending);
-  }
+  Observed(work, "pod " + pod.name);
   if (work.job && pod.owner_uid == work.job->uid) ForgetRefusal(work, "pod " + pod.name);
   work.pods.insert_or_assign(pod.name, std::move(pod));
 }
@@ -99,15 +107,53 @@ void JobOperator::ErasePod(const std::string& key, const std::string& job_key) {
   if (pod != work.pods.end()) {
     work.unconnected.erase(pod->second.uid);
     work.moved.erase(pod->second.uid);
+    if (work.job && pod->second.owner_uid == work.job->uid) {
+      uint32_t& life = work.lives[pod->second.index];
+      life = std::max(life, pod->second.life + 1);
+    }
     work.pods.erase(pod);
   }
   work.pending.erase("pod " + name);
   work.failures.erase("pod " + name);
   ForgetRefusal(work, "pod " + name);
-  if (work.job || !work.pods.empty()) return;
-  jobs_.erase(job_key);
-  dirty_.erase(job_key);
-  wakes_.Set(job_key, std::nullopt);
+  EraseIfEmpty(job_key);
+}
+
+void JobOperator::Observed(Work& work, const std::string& target) {
+  const auto pending = work.pending.find(target);
+  if (pending == work.pending.end()) return;
+  pending->second.observed = true;
+  if (pending->second.answered) work.pending.erase(pending);
+}
+
+void JobOperator::OnWorkload(Workload workload) {
+  const std::string key = JobKeyOfWorkload(workload.namespace_name, workload.name);
+  if (key.empty()) return;
+  Work& work = Mark(key);
+  Observed(work, "workload");
+  if (work.job && workload.owner_uid == work.job->uid) ForgetRefusal(work, "workload");
+  work.workload = std::move(workload);
+}
+
+void JobOperator::OnWorkloadGone(const std::string& workload_key) {
+  const size_t slash = workload_key.find('/');
+  if (slash == std::string::npos) return;
+  const std::string key =
+      JobKeyOfWorkload(workload_key.substr(0, slash), workload_key.substr(slash + 1));
+  if (key.empty() || !jobs_.contains(key)) return;
+  Work& work = Mark(key);
+  work.workload.reset();
+  work.pending.erase("workload");
+  work.failures.erase("workload");
+  ForgetRefusal(work, "workload");
+  EraseIfEmpty(key);
+}
+
+void JobOperator::ChangeQueues(const std::function<void(QueueObjects&)>& change) {
+  change(queues_);
+  for (const auto& [key, work] : jobs_) {
+    if (work.job && !work.job->local_queue.empty()) dirty_.insert(key);
+  }
 }
 
 void JobOperator::OnTokenKeys(std::string keys) {
@@ -199,10 +245,22 @@ void JobOperator::LookAt(const std::string& key, Instant now, Instant wall,
   const auto found = jobs_.find(key);
   if (found == jobs_.end() || !found->second.job) return;
   Work& work = found->second;
-  Look look{work, *work.job, now, wall, actions, std::nullopt};
   std::erase_if(work.pending,
                 [&](const auto& each) { return each.second.answered && each.second.until <= now; });
-  Plan(look);
+  const LonghaulJob& asked = *work.job;
+  Result<std::string> file = JobFileOf(asked);
+  const Status usable = file.ok() ? CheckPodTemplate(asked) : file.status();
+  const bool own = work.workload && work.workload->owner_uid == asked.uid;
+  const QueueDecision queue = DecideQueue(asked, own ? &*work.workload : nullptr, queues_,
+                                          settings_.pods, WishOf(asked, usable), wall);
+  std::optional<LonghaulJob> smaller;
+  if (queue.runs && queue.workers < asked.desired) {
+    smaller = WithWorkers(asked, queue.workers);
+    file = JobFileOf(*smaller);
+  }
+  const std::string job_file = file.ok() ? *file : "";
+  Look look{work, smaller ? *smaller : asked, queue, job_file, now, wall, actions, std::nullopt};
+  Plan(look, usable);
   for (const auto& [target, pending] : work.pending) {
     if (pending.answered) look.AgainAt(pending.until);
   }

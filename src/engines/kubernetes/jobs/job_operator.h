@@ -12,12 +12,13 @@
 //   5. at the end, which the controller pod publishes, the workers are deleted, and the controller
 //      pod stays for its log.
 // A suspended or deleted job loses its controller first, which takes a last checkpoint, then its
-// workers.
+// workers. So does a job that waits in a queue of Kueue (kueue/job_queue.h).
 //
 // Pure: time is an argument, there is no input or output, and equal calls give equal actions.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,6 +30,9 @@
 #include "engines/kubernetes/jobs/job_actions.h"
 #include "engines/kubernetes/jobs/job_pod.h"
 #include "engines/kubernetes/jobs/job_status.h"
+#include "engines/kubernetes/jobs/kueue/job_queue.h"
+#include "engines/kubernetes/jobs/kueue/queue_objects.h"
+#include "engines/kubernetes/jobs/kueue/workload.h"
 #include "engines/kubernetes/jobs/longhaul_job.h"
 #include "engines/kubernetes/jobs/pod_templates.h"
 #include "engines/kubernetes/scheduling/due_times.h"
@@ -64,6 +68,10 @@ class JobOperator {
   void OnJobGone(const std::string& key);
   void OnPod(JobPod pod);
   void OnPodGone(const std::string& key);
+  void OnWorkload(Workload workload);
+  void OnWorkloadGone(const std::string& key);
+  // Changes what is known of Kueue's set-up.
+  void ChangeQueues(const std::function<void(QueueObjects&)>& change);
   // The keys with which the API server signs tokens, as JSON. Without them no job starts.
   void OnTokenKeys(std::string keys);
   // What the controller in this pod reports.
@@ -103,11 +111,13 @@ class JobOperator {
   struct Work {
     std::optional<LonghaulJob> job;
     std::map<std::string, JobPod> pods;  // by name; of any job with this name
+    std::optional<Workload> workload;    // of any job with this name
     std::optional<ControllerReport> report;
     std::string reporter;  // uid of the controller pod
     Instant reported_at;
     std::map<std::string, Instant> unconnected;  // since when, by the worker pod's uid
     std::map<uint32_t, Creations> made;          // by the worker's index
+    std::map<uint32_t, uint32_t> lives;          // after those that are gone, by the worker's index
     std::map<std::string, Instant> moved;        // to another controller, by the worker's uid
     std::optional<Instant> without_controller;   // since when the one before is ending
     std::optional<Instant> silent_since;         // without a report of the controller
@@ -121,6 +131,8 @@ class JobOperator {
   struct Look {
     Work& work;
     const LonghaulJob& job;
+    const QueueDecision& queue;
+    const std::string& job_file;
     Instant now;
     Instant wall;
     std::vector<JobAction>& actions;
@@ -131,16 +143,19 @@ class JobOperator {
 
   Work& Mark(const std::string& key);
   void ForgetRefusal(Work& work, const std::string& target);
+  static void Forget(Work& work);
+  void EraseIfEmpty(const std::string& key);
+  static void Observed(Work& work, const std::string& target);
   void ErasePod(const std::string& pod_key, const std::string& job_key);
   void LookAt(const std::string& key, Instant now, Instant wall, std::vector<JobAction>& actions);
-  void Plan(Look& look);
+  void Plan(Look& look, const Status& usable);
   void PlanFinished(Look& look);
   void PlanDeletion(Look& look);
   JobFacts PlanStop(Look& look, JobFacts facts);
-  JobFacts PlanRun(Look& look, JobFacts facts, const std::string& job_file);
+  JobFacts PlanRun(Look& look, JobFacts facts);
   // Returns the controller that serves the job, or null while there is none.
-  const JobPod* PlanController(Look& look, const std::string& job_file, JobFacts& facts);
-  void MakeController(Look& look, const std::string& job_file, JobFacts& facts);
+  const JobPod* PlanController(Look& look, JobFacts& facts);
+  void MakeController(Look& look, JobFacts& facts);
   void PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts);
   void MakeWorker(Look& look, uint32_t index, uint32_t life, const ControllerPlace& place);
   void PlanWorker(Look& look, const JobPod& worker, const JobPod& controller);
@@ -154,6 +169,7 @@ class JobOperator {
   bool KeepsRunning(Look& look, const JobPod& controller, JobFacts& facts) const;
   void WriteStatus(Look& look, const JobFacts& facts);
   bool StopPods(Look& look);
+  bool StopAndRelease(Look& look);
   bool ControllersEnd(Look& look, const std::vector<const JobPod*>& controllers);
   bool MayHaveMore(Look& look) const;
 
@@ -165,6 +181,7 @@ class JobOperator {
 
   JobOperatorSettings settings_;
   std::string token_keys_;
+  QueueObjects queues_;
   std::map<std::string, Work> jobs_;  // by "namespace/name"
   std::map<std::string, std::string> job_of_pod_;
   std::set<std::string> dirty_;

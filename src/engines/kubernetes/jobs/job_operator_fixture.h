@@ -119,7 +119,30 @@ class JobOperatorTest : public testing::Test {
       Observe();
       return job->status ? "status" : "job";
     }
+    if (const auto* create = std::get_if<CreateWorkload>(&action)) {
+      EXPECT_TRUE(workload_.is_null());
+      workload_ = create->object;
+      workload_["metadata"]["uid"] = "workload-" + std::to_string(++made_);
+      ObserveWorkload();
+      return "create " + create->workload.name;
+    }
+    if (const auto* remove = std::get_if<DeleteWorkload>(&action)) {
+      EXPECT_EQ(workload_["metadata"]["uid"], remove->workload.uid);
+      workload_ = JobJson();
+      operator_.OnWorkloadGone(remove->workload.Key());
+      return "delete " + remove->workload.name;
+    }
+    if (const auto* patch = std::get_if<PatchWorkload>(&action)) {
+      workload_["status"].merge_patch(patch->patch["status"]);
+      ObserveWorkload();
+      return "patch " + patch->workload.name;
+    }
     return "event " + std::get<RecordEvent>(action).event["reason"].get<std::string>();
+  }
+  void ObserveWorkload() {
+    Result<Workload> workload = ReadWorkload(workload_);
+    ASSERT_TRUE(workload.ok()) << workload.status();
+    operator_.OnWorkload(*std::move(workload));
   }
   void Pass(Duration time) {
     now_ += time;
@@ -158,6 +181,7 @@ class JobOperatorTest : public testing::Test {
   JobOperator operator_;
   JobJson object_;
   std::map<std::string, JobJson> pods_;
+  JobJson workload_;  // null: none
   int made_ = 0;
   Instant now_ = InstantFromNanoseconds(1'000'000'000'000);
   Instant wall_ = InstantFromNanoseconds(1'769'846'400'000'000'000);

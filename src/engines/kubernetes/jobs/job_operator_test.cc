@@ -107,6 +107,12 @@ TEST_F(JobOperatorTest, ADeletedWorkerIsReplacedByItsNextLife) {
   EXPECT_EQ(Phase(), "Restarting");
 }
 
+TEST_F(JobOperatorTest, AWorkerThatVanishesAtOnceIsReplacedByItsNextLife) {
+  Train();
+  Vanish("tune-worker-1-0");
+  EXPECT_THAT(Rest(), testing::Contains("create tune-worker-1-1"));
+}
+
 TEST_F(JobOperatorTest, AFailedWorkerIsDeletedAndReplaced) {
   Train();
   Recover();

@@ -67,7 +67,7 @@ std::optional<Outcome> ReadOutcome(const std::string& text) {
 
 }  // namespace
 
-void JobOperator::Plan(Look& look) {
+void JobOperator::Plan(Look& look, const Status& usable) {
   const LonghaulJob& job = look.job;
   if (!job.managed_by.empty() && job.managed_by != kOperatorName) return;
   if (job.being_deleted) return PlanDeletion(look);
@@ -85,17 +85,15 @@ void JobOperator::Plan(Look& look) {
   facts.desired = job.desired;
   facts.restarts = StoredRestarts(job);
   facts.goodput = StoredGoodput(job);
-  const Result<std::string> file = JobFileOf(job);
-  const Status usable = file.ok() ? CheckPodTemplate(job) : file.status();
   if (!usable.ok()) {
-    StopPods(look);
+    StopAndRelease(look);
     facts.phase = JobPhase::kFailed;
     facts.reason = kInvalidSpec;
     facts.message = usable.message();
-  } else if (job.suspend) {
+  } else if (job.suspend || !look.queue.runs) {
     facts = PlanStop(look, std::move(facts));
   } else {
-    facts = PlanRun(look, std::move(facts), *file);
+    facts = PlanRun(look, std::move(facts));
   }
   WriteStatus(look, facts);
 }
@@ -107,10 +105,18 @@ void JobOperator::PlanFinished(Look& look) {
   for (const JobPod* controller : PodsOf(look, JobPodRole::kController)) {
     if (!controller->ended()) Delete(look, *controller);
   }
+  // Their quota is needed until they have ended.
+  bool remains = false;
+  for (const auto& [name, pod] : look.work.pods) {
+    remains = remains || (pod.owner_uid == look.job.uid && !pod.ended());
+  }
+  if (look.queue.when_stopped && !remains && !MayHaveMore(look)) {
+    Act(look, *look.queue.when_stopped);
+  }
 }
 
 void JobOperator::PlanDeletion(Look& look) {
-  if (!StopPods(look) || MayHaveMore(look) || !look.job.HasFinalizer()) return;
+  if (!StopAndRelease(look) || !look.job.HasFinalizer()) return;
   JobJson finalizers = JobJson::array();
   for (const std::string& each : look.job.finalizers) {
     if (each != kJobFinalizer) finalizers.push_back(each);
@@ -130,6 +136,15 @@ bool JobOperator::StopPods(Look& look) {
     for (const JobPod* pod : workers) Delete(look, *pod);
   }
   return controllers.empty() && workers.empty();
+}
+
+// The same, and does what the queue requires when no pod can exist any more. Returns whether
+// nothing is left to do.
+bool JobOperator::StopAndRelease(Look& look) {
+  if (!StopPods(look) || MayHaveMore(look)) return false;
+  if (!look.queue.when_stopped) return true;
+  Act(look, *look.queue.when_stopped);
+  return false;
 }
 
 // Whether they have ended, or have had controller_patience for a last checkpoint: on a node that
@@ -163,17 +178,31 @@ bool JobOperator::MayHaveMore(Look& look) const {
 }
 
 JobFacts JobOperator::PlanStop(Look& look, JobFacts facts) {
-  const bool stopped = StopPods(look);
+  StopAndRelease(look);
+  const bool stopped =
+      PodsOf(look, JobPodRole::kController).empty() && PodsOf(look, JobPodRole::kWorker).empty();
+  if (stopped) look.work.lives.clear();
   facts.phase = JobPhase::kSuspended;
-  facts.reason = stopped ? "Suspended" : "Stopping";
-  facts.message = stopped ? "spec.suspend is true" : "its pods end, with a last checkpoint";
+  if (look.job.suspend) {
+    facts.reason = stopped ? "Suspended" : "Stopping";
+    facts.message = stopped ? "spec.suspend is true" : "its pods end, with a last checkpoint";
+  } else {
+    // Its queue does not let it run.
+    facts.reason = look.queue.reason;
+    facts.message = look.queue.message;
+    if (look.work.refused == "workload" && !look.work.refusal.empty()) {
+      facts.reason = "Refused";
+      facts.message = look.work.refusal;
+    }
+  }
   return facts;
 }
 
-JobFacts JobOperator::PlanRun(Look& look, JobFacts facts, const std::string& job_file) {
+JobFacts JobOperator::PlanRun(Look& look, JobFacts facts) {
+  if (look.queue.now) Act(look, *look.queue.now);
   facts.phase = HasBegun(look.job) ? JobPhase::kRestarting : JobPhase::kQueued;
   facts.reason = "WaitsForController";
-  const JobPod* controller = PlanController(look, job_file, facts);
+  const JobPod* controller = PlanController(look, facts);
   if (controller == nullptr) return facts;
   if (const auto outcome = ReadOutcome(controller->outcome); outcome && controller->succeeded) {
     facts.phase = outcome->succeeded ? JobPhase::kSucceeded : JobPhase::kFailed;
@@ -187,8 +216,7 @@ JobFacts JobOperator::PlanRun(Look& look, JobFacts facts, const std::string& job
   return facts;
 }
 
-const JobPod* JobOperator::PlanController(Look& look, const std::string& job_file,
-                                          JobFacts& facts) {
+const JobPod* JobOperator::PlanController(Look& look, JobFacts& facts) {
   const std::vector<const JobPod*> controllers = PodsOf(look, JobPodRole::kController);
   for (const JobPod* pod : controllers) {
     if (!pod->being_deleted && pod->succeeded && ReadOutcome(pod->outcome)) return pod;
@@ -198,11 +226,11 @@ const JobPod* JobOperator::PlanController(Look& look, const std::string& job_fil
     if (pod != serves) Delete(look, *pod);  // it has failed, or is an older one
   }
   if (serves == nullptr) {
-    MakeController(look, job_file, facts);
+    MakeController(look, facts);
     return nullptr;
   }
   look.work.without_controller.reset();
-  if (serves->job_file != job_file) {
+  if (serves->job_file != look.job_file) {
     // The job was changed: it stops with a last checkpoint, and begins again.
     Delete(look, *serves);
     facts.reason = "Changed";
@@ -216,7 +244,7 @@ const JobPod* JobOperator::PlanController(Look& look, const std::string& job_fil
   return serves;
 }
 
-void JobOperator::MakeController(Look& look, const std::string& job_file, JobFacts& facts) {
+void JobOperator::MakeController(Look& look, JobFacts& facts) {
   const std::vector<const JobPod*> before = PodsOf(look, JobPodRole::kController);
   if (token_keys_.empty()) {
     facts.message = "the keys of the API server's tokens are not known yet";
@@ -237,7 +265,8 @@ void JobOperator::MakeController(Look& look, const std::string& job_file, JobFac
     facts.message = look.work.refusal;
   }
   const uint32_t life = NextLife(before);
-  JobJson pod = ControllerPod(look.job, settings_.pods, life, job_file, token_keys_);
+  JobJson pod = ControllerPod(look.job, settings_.pods, life, look.job_file, token_keys_,
+                              look.queue.controller);
   Act(look, CreateJobPod{{look.job.namespace_name, ControllerPodName(look.job, life), ""},
                          std::move(pod)});
 }
@@ -261,7 +290,10 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
       const auto pods = by_index.find(index);
       const bool is_new = pods == by_index.end();
       if (!is_new && NewestLive(pods->second) != nullptr) continue;
-      const uint32_t life = is_new ? 0 : NextLife(pods->second);
+      // A pod that is gone leaves its name, too.
+      const auto gone = look.work.lives.find(index);
+      const uint32_t unused = gone == look.work.lives.end() ? 0 : gone->second;
+      const uint32_t life = std::max(unused, is_new ? 0 : NextLife(pods->second));
       MakeWorker(look, index, life, place);
     }
     for (const JobPod* worker : workers) PlanWorker(look, *worker, controller);
@@ -286,8 +318,9 @@ void JobOperator::MakeWorker(Look& look, uint32_t index, uint32_t life,
     made.in_a_row = soon ? before->second.in_a_row + 1 : 0;
   }
   const bool acts =
-      Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
-                             WorkerPod(look.job, settings_.pods, index, life, place)});
+      Act(look,
+          CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
+                       WorkerPod(look.job, settings_.pods, index, life, place, look.queue.worker)});
   if (acts) look.work.made[index] = made;
 }
 

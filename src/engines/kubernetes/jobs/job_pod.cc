@@ -3,26 +3,15 @@
 #include <optional>
 
 #include "base/text.h"
+#include "engines/kubernetes/jobs/json_members.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
 
 constexpr size_t kMostMessage = 1'000;
 
-const JobJson& Find(const JobJson& object, std::string_view name) {
-  static const JobJson kNone;
-  if (!object.is_object()) return kNone;
-  const auto found = object.find(name);
-  return found == object.end() ? kNone : *found;
-}
-
-std::string Text(const JobJson& object, std::string_view name) {
-  const JobJson& value = Find(object, name);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
 Result<uint32_t> LabelNumber(const JobJson& labels, std::string_view name) {
-  const Result<int64_t> number = ParseInt64(Text(labels, name));
+  const Result<int64_t> number = ParseInt64(TextAt(labels, name));
   if (!number.ok() || *number < 0 || *number > INT32_MAX) {
     return InvalidArgument("the label " + std::string(name) + " is not a number");
   }
@@ -34,95 +23,87 @@ const JobJson& ContainerStatus(const JobJson& list, std::string_view name) {
   static const JobJson kNone;
   if (!list.is_array()) return kNone;
   for (const JobJson& status : list) {
-    if (Text(status, "name") == name) return status;
+    if (TextAt(status, "name") == name) return status;
   }
   return kNone;
 }
 
-std::string OwnerOf(const JobJson& meta) {
-  const JobJson& owners = Find(meta, "ownerReferences");
-  if (!owners.is_array()) return "";
-  for (const JobJson& owner : owners) {
-    if (Find(owner, "controller") == true) return Text(owner, "uid");
-  }
-  return "";
-}
-
 // Why a container waits, or how it ended: "ImagePullBackOff: ..." or "exit code 137".
 std::string TroubleOf(const JobJson& container) {
-  const JobJson& state = Find(container, "state");
-  const JobJson& waiting = Find(state, "waiting");
-  const std::string reason = Text(waiting, "reason");
+  const JobJson& state = MemberOf(container, "state");
+  const JobJson& waiting = MemberOf(state, "waiting");
+  const std::string reason = TextAt(waiting, "reason");
   if (reason == "PodInitializing" || reason == "ContainerCreating") return "";
   if (!reason.empty()) {
-    const std::string message = Text(waiting, "message");
+    const std::string message = TextAt(waiting, "message");
     return message.empty() ? reason : reason + ": " + message;
   }
-  const JobJson& ended = Find(state, "terminated");
-  const JobJson& code = Find(ended, "exitCode");
+  const JobJson& ended = MemberOf(state, "terminated");
+  const JobJson& code = MemberOf(ended, "exitCode");
   if (!code.is_number_integer() || code == 0) return "";
-  return "container " + Text(container, "name") + ": exit code " + code.dump();
+  return "container " + TextAt(container, "name") + ": exit code " + code.dump();
 }
 
 std::string TroubleOfPod(const JobJson& status) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
-    const JobJson& statuses = Find(status, list);
+    const JobJson& statuses = MemberOf(status, list);
     if (!statuses.is_array()) continue;
     for (const JobJson& container : statuses) {
       const std::string trouble = TroubleOf(container);
       if (!trouble.empty()) return trouble;
     }
   }
-  const std::string reason = Text(status, "reason");
-  const std::string message = Text(status, "message");
+  const std::string reason = TextAt(status, "reason");
+  const std::string message = TextAt(status, "message");
   if (!reason.empty()) return message.empty() ? reason : reason + ": " + message;
-  const JobJson& conditions = Find(status, "conditions");
+  const JobJson& conditions = MemberOf(status, "conditions");
   if (!conditions.is_array()) return "";
   for (const JobJson& condition : conditions) {
-    const bool waits = Text(condition, "type") == "PodScheduled" &&
-                       Text(condition, "status") == "False" &&
-                       Text(condition, "reason") == "Unschedulable";
-    if (waits) return Text(condition, "message");
+    const bool waits = TextAt(condition, "type") == "PodScheduled" &&
+                       TextAt(condition, "status") == "False" &&
+                       TextAt(condition, "reason") == "Unschedulable";
+    if (waits) return TextAt(condition, "message");
   }
   return "";
 }
 
 void ReadStatus(const JobJson& status, JobPod& pod) {
-  const std::string phase = Text(status, "phase");
+  const std::string phase = TextAt(status, "phase");
   pod.succeeded = phase == "Succeeded";
   pod.failed = phase == "Failed";
-  pod.ip = Text(status, "podIP");
+  pod.ip = TextAt(status, "podIP");
   pod.trouble = Printable(TroubleOfPod(status), kMostMessage);
   const std::string_view main =
       pod.role == JobPodRole::kController ? kControllerContainer : kWorkerContainer;
-  const JobJson& container = ContainerStatus(Find(status, "containerStatuses"), main);
-  const JobJson& restarts = Find(container, "restartCount");
+  const JobJson& container = ContainerStatus(MemberOf(status, "containerStatuses"), main);
+  const JobJson& restarts = MemberOf(container, "restartCount");
   if (restarts.is_number_unsigned()) pod.restarts = restarts.get<int64_t>();
-  pod.running = Find(Find(container, "state"), "running").is_object();
+  pod.running = MemberOf(MemberOf(container, "state"), "running").is_object();
   if (pod.role != JobPodRole::kController) return;
-  pod.outcome = Text(Find(Find(container, "state"), "terminated"), "message");
-  const JobJson& init = ContainerStatus(Find(status, "initContainerStatuses"), kAuthorityContainer);
-  const JobJson& ended = Find(Find(init, "state"), "terminated");
-  if (Find(ended, "exitCode") == 0) pod.authority = Text(ended, "message");
+  pod.outcome = TextAt(MemberOf(MemberOf(container, "state"), "terminated"), "message");
+  const JobJson& init =
+      ContainerStatus(MemberOf(status, "initContainerStatuses"), kAuthorityContainer);
+  const JobJson& ended = MemberOf(MemberOf(init, "state"), "terminated");
+  if (MemberOf(ended, "exitCode") == 0) pod.authority = TextAt(ended, "message");
 }
 
 }  // namespace
 
 Result<JobPod> ReadJobPod(const JobJson& object) {
   JobPod pod;
-  const JobJson& meta = Find(object, "metadata");
-  const JobJson& labels = Find(meta, "labels");
-  pod.namespace_name = Text(meta, "namespace");
-  pod.name = Text(meta, "name");
-  pod.uid = Text(meta, "uid");
-  pod.job = Text(labels, kJobLabel);
-  pod.owner_uid = OwnerOf(meta);
-  pod.being_deleted = Find(meta, "deletionTimestamp").is_string();
+  const JobJson& meta = MemberOf(object, "metadata");
+  const JobJson& labels = MemberOf(meta, "labels");
+  pod.namespace_name = TextAt(meta, "namespace");
+  pod.name = TextAt(meta, "name");
+  pod.uid = TextAt(meta, "uid");
+  pod.job = TextAt(labels, kJobLabel);
+  pod.owner_uid = ControllerUid(meta);
+  pod.being_deleted = MemberOf(meta, "deletionTimestamp").is_string();
   if (pod.name.empty() || pod.uid.empty() || pod.job.empty()) {
     return InvalidArgument("metadata: a pod of a job has a name, a uid and the label " +
                            std::string(kJobLabel));
   }
-  const std::string role = Text(labels, kRoleLabel);
+  const std::string role = TextAt(labels, kRoleLabel);
   if (role != "controller" && role != "worker") {
     return InvalidArgument("pod " + pod.Key() + ": the label " + std::string(kRoleLabel) +
                            " is neither controller nor worker");
@@ -132,18 +113,18 @@ Result<JobPod> ReadJobPod(const JobJson& object) {
   if (pod.role == JobPodRole::kWorker) {
     ASSIGN_OR_RETURN(pod.index, LabelNumber(labels, kIndexLabel));
   }
-  const JobJson& annotations = Find(meta, "annotations");
-  pod.job_file = Text(annotations, kJobAnnotation);
-  pod.token_keys = Text(annotations, kKeysAnnotation);
-  pod.controller = Text(annotations, kControllerAnnotation);
-  pod.worker_authority = Text(annotations, kAuthorityAnnotation);
-  const JobJson& spec = Find(object, "spec");
-  pod.node = Text(spec, "nodeName");
-  const JobJson& gates = Find(spec, "schedulingGates");
+  const JobJson& annotations = MemberOf(meta, "annotations");
+  pod.job_file = TextAt(annotations, kJobAnnotation);
+  pod.token_keys = TextAt(annotations, kKeysAnnotation);
+  pod.controller = TextAt(annotations, kControllerAnnotation);
+  pod.worker_authority = TextAt(annotations, kAuthorityAnnotation);
+  const JobJson& spec = MemberOf(object, "spec");
+  pod.node = TextAt(spec, "nodeName");
+  const JobJson& gates = MemberOf(spec, "schedulingGates");
   if (gates.is_array()) {
-    for (const JobJson& gate : gates) pod.gated = pod.gated || Text(gate, "name") == kGangGate;
+    for (const JobJson& gate : gates) pod.gated = pod.gated || TextAt(gate, "name") == kGangGate;
   }
-  ReadStatus(Find(object, "status"), pod);
+  ReadStatus(MemberOf(object, "status"), pod);
   return pod;
 }
 

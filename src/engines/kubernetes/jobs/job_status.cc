@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "engines/kubernetes/jobs/job_pod.h"
+#include "engines/kubernetes/jobs/json_members.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -19,35 +20,17 @@ constexpr size_t kMostMessage = 4'000;
 constexpr size_t kMostNote = 1'000;  // of an event: the API refuses more than 1,024 bytes
 constexpr double kGoodputSteps = 1'000;
 
-const JobJson* Member(const JobJson& object, std::string_view name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
+// The condition of this type in the job's status, or null.
+const JobJson& ConditionOf(const LonghaulJob& job, std::string_view type) {
+  return ConditionIn(MemberOf(job.status, "conditions"), type);
 }
-
-std::string TextOf(const JobJson& object, std::string_view name) {
-  const JobJson* value = Member(object, name);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
-
-const JobJson* ConditionOf(const JobJson& status, std::string_view type) {
-  const JobJson* conditions = Member(status, "conditions");
-  if (conditions == nullptr || !conditions->is_array()) return nullptr;
-  for (const JobJson& condition : *conditions) {
-    if (TextOf(condition, "type") == type) return &condition;
-  }
-  return nullptr;
-}
-
-std::string ApiTime(Instant wall) { return ToString(wall).substr(0, 19) + "Z"; }
 
 JobJson Condition(const LonghaulJob& job, std::string_view type, bool is_true,
                   std::string_view reason, const std::string& message, Instant wall) {
   const std::string status = is_true ? "True" : "False";
-  const JobJson* before = ConditionOf(job.status, type);
-  const std::string since = before != nullptr && TextOf(*before, "status") == status
-                                ? TextOf(*before, "lastTransitionTime")
-                                : ApiTime(wall);
+  const JobJson& before = ConditionOf(job, type);
+  const std::string since =
+      TextAt(before, "status") == status ? TextAt(before, "lastTransitionTime") : ApiTime(wall);
   return {{"type", type},
           {"status", status},
           {"observedGeneration", job.generation},
@@ -58,36 +41,38 @@ JobJson Condition(const LonghaulJob& job, std::string_view type, bool is_true,
 
 }  // namespace
 
+std::string ApiTime(Instant wall) { return ToString(wall).substr(0, 19) + "Z"; }
+
 std::string_view PhaseName(JobPhase phase) { return kPhases.at(static_cast<size_t>(phase)); }
 
 JobPhase StoredPhase(const LonghaulJob& job) {
-  const std::string phase = TextOf(job.status, "phase");
+  const std::string phase = TextAt(job.status, "phase");
   const auto found = std::find(kPhases.begin(), kPhases.end(), phase);
   return found == kPhases.end() ? JobPhase::kQueued
                                 : static_cast<JobPhase>(found - kPhases.begin());
 }
 
 uint64_t StoredRestarts(const LonghaulJob& job) {
-  const JobJson* restarts = Member(job.status, "restarts");
-  return restarts != nullptr && restarts->is_number_unsigned() ? restarts->get<uint64_t>() : 0;
+  const JobJson& restarts = MemberOf(job.status, "restarts");
+  return restarts.is_number_unsigned() ? restarts.get<uint64_t>() : 0;
 }
 
 uint32_t StoredReady(const LonghaulJob& job) {
-  const JobJson* ready = Member(job.status, "ready");
-  const bool fits = ready != nullptr && ready->is_number_unsigned();
-  return fits ? static_cast<uint32_t>(std::min<uint64_t>(ready->get<uint64_t>(), job.maximum)) : 0;
+  const JobJson& ready = MemberOf(job.status, "ready");
+  if (!ready.is_number_unsigned()) return 0;
+  return static_cast<uint32_t>(std::min<uint64_t>(ready.get<uint64_t>(), job.maximum));
 }
 
 double StoredGoodput(const LonghaulJob& job) {
-  const JobJson* goodput = Member(job.status, "goodput");
-  return goodput != nullptr && goodput->is_number() ? goodput->get<double>() : 0;
+  const JobJson& goodput = MemberOf(job.status, "goodput");
+  return goodput.is_number() ? goodput.get<double>() : 0;
 }
 
 bool IsFinished(const LonghaulJob& job) {
   for (const std::string_view type : {"Succeeded", "Failed"}) {
-    const JobJson* condition = ConditionOf(job.status, type);
-    if (condition == nullptr || TextOf(*condition, "status") != "True") continue;
-    if (TextOf(*condition, "reason") != kInvalidSpec) return true;
+    const JobJson& condition = ConditionOf(job, type);
+    if (TextAt(condition, "status") != "True") continue;
+    if (TextAt(condition, "reason") != kInvalidSpec) return true;
   }
   return false;
 }
@@ -98,7 +83,7 @@ JobJson StatusOf(const LonghaulJob& job, const JobFacts& facts, Instant wall) {
   for (size_t i = 0; i < kPhases.size(); ++i) {
     const bool is_true = static_cast<size_t>(facts.phase) == i;
     // A condition that never was true would only be noise.
-    if (!is_true && ConditionOf(job.status, kPhases[i]) == nullptr) continue;
+    if (!is_true && ConditionOf(job, kPhases[i]).is_null()) continue;
     conditions.push_back(Condition(
         job, kPhases[i], is_true, is_true ? std::string_view(facts.reason) : PhaseName(facts.phase),
         is_true ? facts.message : "", wall));

@@ -45,6 +45,9 @@ struct JobFacts {
   double goodput = 0;
 };
 
+// A time of day as the API writes it, in seconds: 2026-01-31T08:00:00Z.
+std::string ApiTime(Instant wall);
+
 // The end of a job, which its status keeps for ever: kSucceeded, kFailed, or another phase.
 bool IsFinished(const LonghaulJob& job);
 // The phase that is stored, or kQueued.

@@ -88,6 +88,10 @@ Status ReadMeta(const JobJson& meta, LonghaulJob& job) {
   job.generation = reader.Number("generation", 0, 0, INT64_MAX);
   job.being_deleted = !reader.Text("deletionTimestamp").empty();
   job.finalizers = reader.Texts("finalizers");
+  Reader labels(reader.Member("labels"), "metadata.labels");
+  job.local_queue = labels.Text(kQueueLabel.data());
+  job.queue_priority = labels.Text(kQueuePriorityLabel.data());
+  RETURN_IF_ERROR(labels.status());
   if (job.name.empty() || job.uid.empty()) return Wrong("metadata", "a name and a uid");
   return reader.status();
 }

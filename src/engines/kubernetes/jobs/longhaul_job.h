@@ -15,6 +15,9 @@ using JobJson = nlohmann::ordered_json;
 
 // The value of spec.managedBy that names this operator; the same as none.
 inline constexpr std::string_view kOperatorName = "longhaul.dev/operator";
+// The labels of a job that name its queue in Kueue, and its priority there.
+inline constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr std::string_view kQueuePriorityLabel = "kueue.x-k8s.io/priority-class";
 // The finalizer of jobs: their pods are deleted, with a last checkpoint, before the job is gone.
 inline constexpr std::string_view kJobFinalizer = "longhaul.dev/pods";
 
@@ -26,6 +29,8 @@ struct LonghaulJob {
   int64_t generation = 0;
   bool being_deleted = false;
   std::vector<std::string> finalizers;
+  std::string local_queue;     // kQueueLabel; empty: Kueue does not manage the job
+  std::string queue_priority;  // kQueuePriorityLabel; may be empty
 
   std::string queue;
   bool suspend = false;

@@ -34,12 +34,7 @@ JobJson Meta(const LonghaulJob& job, std::string name, JobJson labels, JobJson a
           {"namespace", job.namespace_name},
           {"labels", std::move(labels)},
           {"annotations", std::move(annotations)},
-          {"ownerReferences", JobJson::array({{{"apiVersion", "longhaul.dev/v1"},
-                                               {"kind", "LonghaulJob"},
-                                               {"name", job.name},
-                                               {"uid", job.uid},
-                                               {"controller", true},
-                                               {"blockOwnerDeletion", true}}})}};
+          {"ownerReferences", JobJson::array({OwnerReference(job)})}};
 }
 
 JobJson FieldVariable(const char* name, const char* field) {
@@ -197,6 +192,16 @@ void ShareStorage(const LonghaulJob& job, JobJson& controller_spec) {
   }
 }
 
+// Adds what is required of the pod's node. A label that the template states stays.
+void Place(const PodPlacement& placement, JobJson& spec) {
+  for (const auto& [key, value] : placement.labels) {
+    JobJson& labels = spec["nodeSelector"];
+    if (!labels.is_object()) labels = JobJson::object();
+    SetDefault(labels, key.c_str(), value);
+  }
+  for (const JobJson& toleration : placement.tolerations) Append(spec, "tolerations", {toleration});
+}
+
 void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, JobJson& container) {
   container["name"] = kWorkerContainer;
   SetDefault(container, "image", settings.image);
@@ -217,6 +222,15 @@ void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, Jo
 }
 
 }  // namespace
+
+JobJson OwnerReference(const LonghaulJob& job) {
+  return {{"apiVersion", "longhaul.dev/v1"},
+          {"kind", "LonghaulJob"},
+          {"name", job.name},
+          {"uid", job.uid},
+          {"controller", true},
+          {"blockOwnerDeletion", true}};
+}
 
 ControllerPlace PlaceOf(const JobPod& controller) {
   if (controller.ip.empty() || controller.authority.empty()) return {};
@@ -249,10 +263,18 @@ Status CheckPodTemplate(const LonghaulJob& job) {
       if (meta == job.pod_template.end() || meta->is_null()) continue;
       RETURN_IF_ERROR(CheckTexts(*meta, texts, "spec.template.metadata"));
     }
+    // Kueue would take each pod for a job of its own.
+    if (meta != job.pod_template.end() && meta->is_object() && meta->contains("labels") &&
+        (*meta)["labels"].is_object() && (*meta)["labels"].contains(kQueueLabel)) {
+      return InvalidArgument("spec.template.metadata.labels: " + std::string(kQueueLabel) +
+                             " belongs to metadata.labels of the job");
+    }
   }
   JobJson spec = TemplateSpec(job);
-  RETURN_IF_ERROR(CheckObject(spec, "securityContext", path));
-  for (const char* list : {"initContainers", "volumes"}) {
+  for (const char* object : {"nodeSelector", "securityContext"}) {
+    RETURN_IF_ERROR(CheckObject(spec, object, path));
+  }
+  for (const char* list : {"initContainers", "tolerations", "volumes"}) {
     RETURN_IF_ERROR(CheckObjects(spec, list, path));
   }
   for (const char* field : kOurFields) {
@@ -270,7 +292,8 @@ Status CheckPodTemplate(const LonghaulJob& job) {
 }
 
 JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t life,
-                      const std::string& job_file, const std::string& token_keys) {
+                      const std::string& job_file, const std::string& token_keys,
+                      const PodPlacement& placement) {
   const std::string state(kStateFolder);
   const std::string run = job.run_directory.empty() ? state + "/run" : job.run_directory;
   const JobJson mounts =
@@ -330,6 +353,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
       {"volumes", JobJson::array({PodVolume(kJobFile, kJobAnnotation, kKeysFile, kKeysAnnotation),
                                   EmptyVolume("longhaul-state")})}};
   if (!job.run_directory.empty()) ShareStorage(job, spec);
+  Place(placement, spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
           {"metadata", Meta(job, ControllerPodName(job, life), Labels(job, "controller", life),
@@ -338,7 +362,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
 }
 
 JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t index,
-                  uint32_t life, const ControllerPlace& controller) {
+                  uint32_t life, const ControllerPlace& controller, const PodPlacement& placement) {
   JobJson spec = TemplateSpec(job);
   if (!spec.contains("containers")) spec["containers"] = JobJson::array({JobJson::object()});
   FillWorkerContainer(job, settings, *WorkerContainer(spec));
@@ -353,6 +377,7 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
           TokenVolume(job),
           EmptyVolume("longhaul-program"),
           {{"name", "longhaul-memory"}, {"emptyDir", {{"medium", "Memory"}}}}});
+  Place(placement, spec);
   spec["schedulerName"] = settings.scheduler_name;
   spec["restartPolicy"] = "OnFailure";
   spec["schedulingGates"] = JobJson::array({{{"name", kGangGate}}});

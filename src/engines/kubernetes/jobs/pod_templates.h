@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,12 @@ struct PodSettings {
   std::string operator_subject = "system:serviceaccount:longhaul:longhaul-operator";
 };
 
+// Where a pod may be, beside what its template says.
+struct PodPlacement {
+  std::map<std::string, std::string> labels;  // of its node
+  JobJson tolerations = JobJson::array();
+};
+
 // What the workers have to know of the controller pod.
 struct ControllerPlace {
   std::string address;    // "10.1.2.3:8701"
@@ -61,8 +68,12 @@ Status CheckPodTemplate(const LonghaulJob& job);
 // Requires CheckPodTemplate. `job_file`: JobFileOf(job); `token_keys`: the keys with which the API
 // server signs tokens, as JSON.
 JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t life,
-                      const std::string& job_file, const std::string& token_keys);
+                      const std::string& job_file, const std::string& token_keys,
+                      const PodPlacement& placement = {});
 JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t index,
-                  uint32_t life, const ControllerPlace& controller);
+                  uint32_t life, const ControllerPlace& controller,
+                  const PodPlacement& placement = {});
+// The entry for the job in the ownerReferences of what is made for it.
+JobJson OwnerReference(const LonghaulJob& job);
 
 }  // namespace longhaul::engines::kubernetes

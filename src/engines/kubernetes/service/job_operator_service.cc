@@ -114,6 +114,7 @@ JobOperatorService::JobOperatorService(io::EventLoop& loop, Client& client,
   };
   watch(LonghaulJobs(), "", *jobs_);
   watch(Pods(), "labelSelector=longhaul.dev%2Fjob", *pods_);
+  WatchQueues();
   ReadKeys();
   AskControllers();
 }
@@ -122,6 +123,72 @@ JobOperatorService::~JobOperatorService() {
   for (const auto& timer : {turn_, timer_, keys_, ask_}) {
     if (timer) loop_.Cancel(*timer);
   }
+}
+
+void JobOperatorService::WatchQueue(const Resource& resource, const std::string& selector,
+                                    const std::string& what,
+                                    std::function<Status(const Change&)> take) {
+  const auto changed = [this, what, take = std::move(take)](const Change& change) {
+    const Status status = take(change);
+    if (!status.ok()) return OnTrouble(what, status.WithContext(change.meta.Key()));
+    Changed();
+  };
+  const auto trouble = [this, what](const Status& status) { OnTrouble(what, status); };
+  queues_.push_back(std::make_unique<OptionalWatch>(
+      loop_, client_, resource, selector,
+      OptionalWatch::Events{changed, [this] { OnViewSynced(); }, trouble}));
+}
+
+void JobOperatorService::WatchQueues() {
+  WatchQueue(Workloads(), "labelSelector=longhaul.dev%2Fjob", "Workloads",
+             [this](const Change& change) -> Status {
+               if (change.kind == ChangeKind::kDeleted) {
+                 operator_.OnWorkloadGone(change.meta.Key());
+                 return {};
+               }
+               ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+               ASSIGN_OR_RETURN(Workload workload, ReadWorkload(object));
+               operator_.OnWorkload(std::move(workload));
+               return {};
+             });
+  WatchQueue(ResourceFlavors(), "", "ResourceFlavors", [this](const Change& change) -> Status {
+    const std::string name = change.meta.name;
+    if (change.kind == ChangeKind::kDeleted) {
+      operator_.ChangeQueues([&](QueueObjects& queues) { queues.RemoveFlavor(name); });
+      return {};
+    }
+    ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+    ASSIGN_OR_RETURN(const ResourceFlavor flavor, ReadResourceFlavor(object));
+    operator_.ChangeQueues([&](QueueObjects& queues) { queues.SetFlavor(flavor); });
+    return {};
+  });
+  const auto priorities = [this](PriorityKind kind) {
+    return [this, kind](const Change& change) -> Status {
+      const std::string name = change.meta.name;
+      if (change.kind == ChangeKind::kDeleted) {
+        operator_.ChangeQueues([&](QueueObjects& queues) { queues.RemovePriority(kind, name); });
+        return {};
+      }
+      ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+      ASSIGN_OR_RETURN(const PriorityClass priority, ReadPriorityClass(kind, object));
+      operator_.ChangeQueues([&](QueueObjects& queues) { queues.SetPriority(priority); });
+      return {};
+    };
+  };
+  WatchQueue(WorkloadPriorityClasses(), "", "WorkloadPriorityClasses",
+             priorities(PriorityKind::kWorkload));
+  WatchQueue(PriorityClasses(), "", "PriorityClasses", priorities(PriorityKind::kPod));
+}
+
+void JobOperatorService::Drain() {
+  draining_ = true;
+  for (const auto& watch : queues_) watch->Stop();
+}
+
+bool JobOperatorService::idle() const {
+  return under_way_ == 0 && unsent_.empty() &&
+         std::all_of(queues_.begin(), queues_.end(),
+                     [](const auto& watch) { return watch->idle(); });
 }
 
 void JobOperatorService::ReadKeys() {
@@ -150,7 +217,11 @@ void JobOperatorService::AskControllers() {
 }
 
 void JobOperatorService::OnViewSynced() {
-  if (!jobs_->synced || !pods_->synced) return;
+  const bool queues_known = std::all_of(queues_.begin(), queues_.end(),
+                                        [](const auto& watch) { return watch->is_known(); });
+  if (!jobs_->synced || !pods_->synced || !queues_known) return;
+  const bool served = queues_.front()->served();
+  operator_.ChangeQueues([&](QueueObjects& queues) { queues.SetServed(served); });
   if (!synced_) {
     log_("running LonghaulJobs; " + std::to_string(jobs_->connection->state().objects()) +
          " exist");

@@ -1,9 +1,9 @@
 // Connects the operator of LonghaulJobs (jobs/job_operator.h) with an API server and with the
 // controllers of the jobs.
 //
-// Watches LonghaulJobs and the pods that have their label, reads the keys of the API server's
-// tokens, asks the controllers, and decides once a turn of the event loop after changes. All of it
-// runs on the loop's thread.
+// Watches LonghaulJobs, the Workloads of those in queues of Kueue, and the pods that have their
+// label, reads the keys of the API server's tokens, asks the controllers, and decides once a turn
+// of the event loop after changes. All of it runs on the loop's thread.
 #pragma once
 
 #include <deque>
@@ -12,12 +12,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engines/kubernetes/client/client.h"
 #include "engines/kubernetes/client/watch_connection.h"
 #include "engines/kubernetes/jobs/job_operator.h"
 #include "engines/kubernetes/service/controller_poll.h"
+#include "engines/kubernetes/service/optional_watch.h"
 #include "io/event_loop.h"
 
 namespace longhaul::engines::kubernetes {
@@ -35,13 +37,17 @@ class JobOperatorService {
   JobOperatorService& operator=(const JobOperatorService&) = delete;
 
   // Decides nothing more. Replies that are on their way are still awaited: see idle().
-  void Drain() { draining_ = true; }
-  bool idle() const { return under_way_ == 0 && unsent_.empty(); }
+  void Drain();
+  bool idle() const;
 
  private:
   class JobView;
   class PodView;
 
+  // Kueue's resources, which the API server may not have.
+  void WatchQueues();
+  void WatchQueue(const Resource& resource, const std::string& selector, const std::string& what,
+                  std::function<Status(const Change&)> take);
   void ReadKeys();
   void OnKeys(const Reply& reply);
   void AskControllers();
@@ -72,6 +78,7 @@ class JobOperatorService {
   std::set<std::string> complaints_;             // the latest ones, each logged once
   std::unique_ptr<JobView> jobs_;
   std::unique_ptr<PodView> pods_;
+  std::vector<std::unique_ptr<OptionalWatch>> queues_;  // the Workloads first
 };
 
 }  // namespace longhaul::engines::kubernetes

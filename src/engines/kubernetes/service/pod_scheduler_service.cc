@@ -14,21 +14,9 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-// How often resources are looked for that are not served; their definitions may be installed later.
-constexpr Duration kDiscoverPeriod = std::chrono::minutes(1);
 constexpr size_t kMostReportsAtOnce = 500;
 
 std::string ApiTime() { return ToString(io::Now()).substr(0, 19) + "Z"; }
-
-struct GroupResource {
-  PodGroupApi api;
-  Resource resource;
-};
-
-std::vector<GroupResource> GroupResources() {
-  return {{PodGroupApi::kPlugins, {"scheduling.x-k8s.io", "v1alpha1", "podgroups", true}},
-          {PodGroupApi::kKubernetes, {"scheduling.k8s.io", "v1beta1", "podgroups", true}}};
-}
 
 }  // namespace
 
@@ -89,47 +77,6 @@ class PodSchedulerService::PodView : public WatchSink {
   JsonParser parser_;
 };
 
-class PodSchedulerService::GroupView : public WatchSink {
- public:
-  GroupView(PodSchedulerService& service, PodGroupApi api) : service_(service), api_(api) {}
-
-  void OnChange(const Change& change) override {
-    if (change.kind == ChangeKind::kDeleted) {
-      service_.scheduler_.OnPodGroupGone(api_, change.meta.Key());
-    } else {
-      const Result<PodGroup> group = ReadPodGroup(parser_, change.object);
-      if (!group.ok()) return OnTrouble(group.status());
-      service_.scheduler_.OnPodGroup(api_, *group);
-    }
-    service_.Changed();
-  }
-  void OnSynced() override {
-    synced = true;
-    service_.OnViewSynced();
-  }
-  void OnTrouble(const Status& status) override { service_.OnTrouble("PodGroups", status); }
-
-  bool synced = false;
-
- private:
-  PodSchedulerService& service_;
-  const PodGroupApi api_;
-  JsonParser parser_;
-};
-
-struct PodSchedulerService::GroupWatch {
-  GroupWatch(PodSchedulerService& service, GroupResource of)
-      : resource(std::move(of.resource)), view(service, of.api) {}
-
-  const Resource resource;
-  GroupView view;
-  bool looked = false;  // whether it is served is known
-  std::unique_ptr<WatchConnection> connection;
-
-  // Without the resource there is nothing to wait for.
-  bool is_known() const { return looked && (connection == nullptr || view.synced); }
-};
-
 PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
                                          PodSchedulerSettings settings, std::function<bool()> leads,
                                          Log log)
@@ -151,52 +98,31 @@ PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
   watch(Nodes(), "", *nodes_);
   // Finished pods use nothing.
   watch(Pods(), "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed", *pods_);
-  for (GroupResource& resource : GroupResources()) {
-    groups_.push_back(std::make_unique<GroupWatch>(*this, std::move(resource)));
-  }
-  Discover();
+  WatchGroups(PodGroupApi::kPlugins, {"scheduling.x-k8s.io", "v1alpha1", "podgroups", true});
+  WatchGroups(PodGroupApi::kKubernetes, {"scheduling.k8s.io", "v1beta1", "podgroups", true});
 }
 
 PodSchedulerService::~PodSchedulerService() {
-  for (const auto& timer : {turn_, timer_, discover_}) {
+  for (const auto& timer : {turn_, timer_}) {
     if (timer) loop_.Cancel(*timer);
   }
 }
 
-// Asks the API server, not its version, which PodGroups it has.
-void PodSchedulerService::Discover() {
-  discover_ = loop_.After(kDiscoverPeriod, [this] { Discover(); });
-  for (const auto& watch : groups_) {
-    if (watch->connection != nullptr) continue;
-    Result<Call> call = ListCall(watch->resource, "");
-    CHECK(call.ok());
-    call->target += "?limit=1";
-    const auto sent = client_.Send(*std::move(call), [this, &of = *watch](const Reply& reply) {
-      --under_way_;
-      OnDiscovered(of, reply);
-    });
-    under_way_ += sent.ok() ? 1 : 0;
-  }
-}
-
-void PodSchedulerService::OnDiscovered(GroupWatch& watch, const Reply& reply) {
-  if (draining_) return;
-  const bool served = reply.ok();
-  if (!served && reply.verdict.outcome != Outcome::kNotFound) {
-    OnTrouble("PodGroups", reply.verdict.status);
-  }
-  // An account that may not read them schedules without them.
-  const Outcome outcome = reply.verdict.outcome;
-  watch.looked =
-      watch.looked || served || outcome == Outcome::kNotFound || outcome == Outcome::kForbidden;
-  if (served) {
-    Client::WatchOptions options;
-    options.resource = watch.resource;
-    auto connection = client_.Watch(std::move(options), watch.view);
-    CHECK(connection.ok()) << connection.status();
-    watch.connection = *std::move(connection);
-  }
-  OnViewSynced();
+void PodSchedulerService::WatchGroups(PodGroupApi api, const Resource& resource) {
+  const auto changed = [this, api](const Change& change) {
+    if (change.kind == ChangeKind::kDeleted) {
+      scheduler_.OnPodGroupGone(api, change.meta.Key());
+    } else {
+      const Result<PodGroup> group = ReadPodGroup(parser_, change.object);
+      if (!group.ok()) return OnTrouble("PodGroups", group.status());
+      scheduler_.OnPodGroup(api, *group);
+    }
+    Changed();
+  };
+  const auto trouble = [this](const Status& status) { OnTrouble("PodGroups", status); };
+  groups_.push_back(std::make_unique<OptionalWatch>(
+      loop_, client_, resource, "",
+      OptionalWatch::Events{changed, [this] { OnViewSynced(); }, trouble}));
 }
 
 void PodSchedulerService::OnViewSynced() {
@@ -307,8 +233,15 @@ void PodSchedulerService::OnRead(const ReadPodAgain& read, const Reply& reply) {
   }
 }
 
+bool PodSchedulerService::idle() const {
+  return under_way_ == 0 && unsent_.empty() &&
+         std::all_of(groups_.begin(), groups_.end(),
+                     [](const auto& watch) { return watch->idle(); });
+}
+
 void PodSchedulerService::Drain() {
   draining_ = true;
+  for (const auto& watch : groups_) watch->Stop();
   std::erase_if(unsent_,
                 [](const PodAction& action) { return std::holds_alternative<ReportWait>(action); });
 }

@@ -16,6 +16,7 @@
 #include "engines/kubernetes/client/client.h"
 #include "engines/kubernetes/client/watch_connection.h"
 #include "engines/kubernetes/scheduling/pod_scheduler.h"
+#include "engines/kubernetes/service/optional_watch.h"
 #include "io/event_loop.h"
 
 namespace longhaul::engines::kubernetes {
@@ -36,7 +37,7 @@ class PodSchedulerService {
   // Decides nothing more. Replies that are on their way are still awaited: see idle().
   void Drain();
   // No call is queued or on its way.
-  bool idle() const { return under_way_ == 0 && unsent_.empty(); }
+  bool idle() const;
   // All that exists has been seen, and decisions have begun.
   bool synced() const { return synced_; }
   const PodScheduler& scheduler() const { return scheduler_; }
@@ -44,11 +45,8 @@ class PodSchedulerService {
  private:
   class NodeView;
   class PodView;
-  class GroupView;
-  struct GroupWatch;
 
-  void Discover();
-  void OnDiscovered(GroupWatch& watch, const Reply& reply);
+  void WatchGroups(PodGroupApi api, const Resource& resource);
   void OnViewSynced();
   void OnTrouble(const std::string& what, const Status& status);
   // Decides with the loop's next turn.
@@ -72,13 +70,12 @@ class PodSchedulerService {
   bool changed_ = false;
   size_t under_way_ = 0;
   std::deque<PodAction> unsent_;
-  std::optional<io::EventLoop::TimerId> turn_;      // of the next decisions
-  std::optional<io::EventLoop::TimerId> timer_;     // until the deadline
-  std::optional<io::EventLoop::TimerId> discover_;  // until the next look for PodGroups
-  std::string complaint_;                           // the last one
+  std::optional<io::EventLoop::TimerId> turn_;   // of the next decisions
+  std::optional<io::EventLoop::TimerId> timer_;  // until the deadline
+  std::string complaint_;                        // the last one
   std::unique_ptr<NodeView> nodes_;
   std::unique_ptr<PodView> pods_;
-  std::vector<std::unique_ptr<GroupWatch>> groups_;
+  std::vector<std::unique_ptr<OptionalWatch>> groups_;
 };
 
 }  // namespace longhaul::engines::kubernetes

@@ -11,6 +11,8 @@
 //   - a worker pod is made only for an index below `desired` without a live pod, and only while a
 //     live controller exists; no pod is made for a job that is suspended, finished or deleted;
 //   - gates are removed only when all workers exist;
+//   - no pod is made for a job in a queue that is not admitted, and quota is given back only after
+//     the last pod;
 //   - pods of others are not touched; a finalizer is removed only after the last pod.
 // Of each status that the API stores: one phase is true, a condition that stays keeps its time,
 // and a finished job stays what it is. At rest (see CheckRest): the pods are those that the job
@@ -29,8 +31,9 @@
 #include "base/status.h"
 #include "engines/kubernetes/double/api_double.h"
 #include "engines/kubernetes/jobs/job_operator.h"
-#include "engines/kubernetes/jobs/simulated_plant.h"
-#include "engines/kubernetes/jobs/simulated_watch.h"
+#include "engines/kubernetes/jobs/simulation/simulated_kueue.h"
+#include "engines/kubernetes/jobs/simulation/simulated_plant.h"
+#include "engines/kubernetes/jobs/simulation/simulated_watch.h"
 
 namespace longhaul::engines::kubernetes {
 
@@ -43,6 +46,7 @@ struct JobFaults {
   bool deaths = false;         // of containers and pods
   bool silence = false;        // reports stop
   bool operators = false;      // the operator is replaced
+  bool evictions = false;      // Kueue evicts jobs that are in a queue
   bool users = false;          // jobs are suspended, resumed, scaled, changed and deleted
 };
 
@@ -52,6 +56,7 @@ struct SimulatedJob {
   uint32_t minimum = 2;
   double seconds = 100;  // of training
   bool fails = false;
+  bool in_queue = false;
 };
 
 class SimulatedJobs {
@@ -61,6 +66,8 @@ class SimulatedJobs {
 
   void AddNodes(int nodes) { plant_.AddNodes(nodes); }
   void AddJob(const SimulatedJob& job);
+  // How many pods Kueue admits at a time.
+  void SetQuota(uint32_t pods) { kueue_.SetQuota(pods); }
   // A pod of somebody else with this name and the labels of a job's worker; it stays until the
   // faults end.
   void AddForeignPod(const std::string& name, const std::string& job, bool labelled);
@@ -91,6 +98,7 @@ class SimulatedJobs {
                                         std::function<void(const Change&)> take);
   void TakeJob(const Change& change);
   void TakePod(const Change& change);
+  void TakeWorkload(const Change& change);
   void Advance();
   void Carry(const JobAction& action);
   void Execute(const JobAction& action, uint64_t leader);
@@ -104,7 +112,10 @@ class SimulatedJobs {
 
   void CheckAction(const JobAction& action);
   void CheckCreate(const CreateJobPod& create);
+  // How many workers the job has, as far as the operator sees.
+  uint32_t WorkersOf(const LonghaulJob& job) const;
   void CheckPatch(const PatchJob& patch);
+  void CheckRelease(const JobAction& action);
   void CheckTouched(const PodName& pod);
   void CheckGates(const PodName& pod);
   void CheckStored(const JobAction& action, const Json& before);
@@ -123,6 +134,7 @@ class SimulatedJobs {
   SimulatedAgenda agenda_;
   ApiDouble api_;
   SimulatedPlant plant_;
+  SimulatedKueue kueue_;
   Instant faults_end_;
   Instant silent_until_{};
   std::string keys_ = R"({"keys":[]})";
@@ -135,7 +147,8 @@ class SimulatedJobs {
   // What the present operator has observed, and what it has sent without an answer.
   std::map<std::string, LonghaulJob> seen_jobs_;
   std::map<std::string, JobPod> seen_pods_;
-  std::map<std::string, Instant> ending_since_;  // by the pod's uid
+  std::map<std::string, Workload> seen_workloads_;  // by the job's uid
+  std::map<std::string, Instant> ending_since_;     // by the pod's uid
   // Creations, the job's uid by the pod's name, until they are answered or the pod is seen.
   std::map<std::string, std::string> unanswered_;
 

@@ -1,4 +1,4 @@
-#include "engines/kubernetes/jobs/simulated_plant.h"
+#include "engines/kubernetes/jobs/simulation/simulated_plant.h"
 
 #include <algorithm>
 

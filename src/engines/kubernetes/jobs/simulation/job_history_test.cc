@@ -3,10 +3,11 @@
 // LONGHAUL_HISTORIES is the number of seeds of each kind, LONGHAUL_HISTORY_SEED the first one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
-#include "engines/kubernetes/jobs/simulated_jobs.h"
+#include "engines/kubernetes/jobs/simulation/simulated_jobs.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -23,6 +24,7 @@ void Fill(SimulatedJobs& jobs, uint64_t seed, const JobFaults& faults) {
   Random rng(seed + 1'000'000);
   const uint32_t count = 1 + static_cast<uint32_t>(rng.Below(3));
   int nodes = 1;
+  uint32_t most = 0;  // pods of a job
   for (uint32_t i = 0; i < count; ++i) {
     SimulatedJob job;
     job.name = "j" + std::to_string(i);
@@ -30,11 +32,14 @@ void Fill(SimulatedJobs& jobs, uint64_t seed, const JobFaults& faults) {
     job.desired = job.minimum + static_cast<uint32_t>(rng.Below(2));
     job.seconds = 60 + static_cast<double>(rng.Below(240));
     job.fails = rng.Below(8) == 0;
+    job.in_queue = faults.evictions;
+    most = std::max(most, job.minimum + 3);
     // A user may scale it to `minimum` and two more.
     nodes += static_cast<int>(faults.users ? job.minimum + 2 : job.desired);
     jobs.AddJob(job);
   }
   jobs.AddNodes(nodes);
+  jobs.SetQuota(most);
   if (rng.Below(4) == 0) jobs.AddForeignPod("j0-worker-0-0", "j0", rng.Below(2) == 0);
 }
 
@@ -122,6 +127,26 @@ TEST(JobHistory, WithReplacedOperatorsAllJobsEnd) {
 TEST(JobHistory, WithChangesByUsersAllJobsEnd) {
   JobFaults faults;
   faults.users = true;
+  EXPECT_GT(RunAll(faults), 0);
+}
+
+TEST(JobHistory, WithEvictionsFromTheirQueueAllJobsEnd) {
+  JobFaults faults;
+  faults.evictions = true;
+  EXPECT_GT(RunAll(faults), 0);
+}
+
+TEST(JobHistory, WithEvictionsAndUsersAndRefusalsAllJobsEnd) {
+  JobFaults faults;
+  faults.evictions = faults.users = faults.refusals = faults.lost_messages = true;
+  EXPECT_GT(RunAll(faults), 0);
+}
+
+TEST(JobHistory, WithEvictionsAndEveryFaultAllJobsEnd) {
+  JobFaults faults;
+  faults.lost_messages = faults.refusals = faults.watches = faults.nodes = true;
+  faults.deletions = faults.deaths = faults.silence = faults.operators = faults.users = true;
+  faults.evictions = true;
   EXPECT_GT(RunAll(faults), 0);
 }
 

@@ -1,11 +1,11 @@
-#include "engines/kubernetes/jobs/simulated_job_checks.h"
+#include "engines/kubernetes/jobs/simulation/simulated_job_checks.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
 
-#include "engines/kubernetes/jobs/simulated_jobs.h"
+#include "engines/kubernetes/jobs/simulation/simulated_jobs.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -87,6 +87,15 @@ const JobPod* SimulatedJobs::LiveController(const std::string& job_uid) const {
   return nullptr;
 }
 
+uint32_t SimulatedJobs::WorkersOf(const LonghaulJob& job) const {
+  const auto workload = seen_workloads_.find(job.uid);
+  if (job.local_queue.empty() || workload == seen_workloads_.end()) return job.desired;
+  for (const PodSetAssignment& assignment : workload->second.assignments) {
+    if (assignment.name == kWorkerSet) return std::min(job.desired, assignment.count);
+  }
+  return job.desired;
+}
+
 void SimulatedJobs::CheckAction(const JobAction& action) {
   if (const auto* create = std::get_if<CreateJobPod>(&action)) {
     CheckCreate(*create);
@@ -97,6 +106,8 @@ void SimulatedJobs::CheckAction(const JobAction& action) {
     if (patch->patch.contains("spec")) CheckGates(patch->pod);
   } else if (const auto* job = std::get_if<PatchJob>(&action)) {
     CheckPatch(*job);
+  } else {
+    CheckRelease(action);
   }
 }
 
@@ -118,8 +129,17 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     return Break(name + " is made for a job that is suspended, finished or deleted");
   }
   if (!job.HasFinalizer()) return Break(name + " is made before the finalizer");
+  if (!job.local_queue.empty()) {
+    const auto workload = seen_workloads_.find(job.uid);
+    const bool admitted = workload != seen_workloads_.end() && workload->second.admitted &&
+                          !workload->second.evicted && !workload->second.being_deleted;
+    if (!admitted) return Break(name + " is made for a job that its queue has not admitted");
+    if (create.object["spec"]["nodeSelector"]["pool"] != "a") {
+      Break(name + " is not bound to the nodes of its flavor");
+    }
+  }
   if (read->role == JobPodRole::kWorker) {
-    if (read->index >= job.desired) Break(name + " is too much");
+    if (read->index >= WorkersOf(job)) Break(name + " is too much");
     if (!read->gated) Break(name + " has no gate");
     const JobPod* controller = LiveController(job.uid);
     if (controller == nullptr) return Break(name + " is made without a controller");
@@ -156,9 +176,9 @@ void SimulatedJobs::CheckGates(const PodName& name) {
   std::set<uint32_t> indices;
   for (const auto& [key, pod] : seen_pods_) {
     const bool is_worker = pod.owner_uid == job.uid && pod.role == JobPodRole::kWorker;
-    if (is_worker && Lives(pod) && pod.index < job.desired) indices.insert(pod.index);
+    if (is_worker && Lives(pod) && pod.index < WorkersOf(job)) indices.insert(pod.index);
   }
-  if (indices.size() != job.desired) Break("the gate of " + name.name + " is removed early");
+  if (indices.size() != WorkersOf(job)) Break("the gate of " + name.name + " is removed early");
 }
 
 void SimulatedJobs::CheckPatch(const PatchJob& patch) {
@@ -177,6 +197,32 @@ void SimulatedJobs::CheckPatch(const PatchJob& patch) {
   }
   for (const auto& [pod, owner] : unanswered_) {
     if (owner == job.uid) Break(job.name + " loses its finalizer while " + pod + " is made");
+  }
+}
+
+// Quota is given back by the end of an admission and of a Workload.
+void SimulatedJobs::CheckRelease(const JobAction& action) {
+  const auto* patch = std::get_if<PatchWorkload>(&action);
+  const auto* remove = std::get_if<DeleteWorkload>(&action);
+  if (patch == nullptr && remove == nullptr) return;
+  const PodName& name = patch != nullptr ? patch->job : remove->job;
+  const auto job = seen_jobs_.find(name.Key());
+  if (job == seen_jobs_.end() || job->second.uid != name.uid) {
+    return Break("a Workload is touched for a job that was not seen: " + name.name);
+  }
+  // Out of its queue a job runs without quota.
+  if (job->second.local_queue.empty()) return;
+  const std::string text = patch != nullptr ? patch->patch.dump() : "";
+  const bool releases = patch == nullptr || text.find("Finished") != text.npos ||
+                        patch->patch["status"].contains("admission");
+  if (!releases) return;
+  for (const auto& [key, pod] : seen_pods_) {
+    if (pod.owner_uid == name.uid && !pod.ended()) {
+      Break(name.name + " gives its quota back while " + pod.name + " exists");
+    }
+  }
+  for (const auto& [pod, owner] : unanswered_) {
+    if (owner == name.uid) Break(name.name + " gives its quota back while " + pod + " is made");
   }
 }
 
@@ -218,8 +264,12 @@ void SimulatedJobs::CheckRest() {
 void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   const Json& spec = object["spec"];
   const std::string name = object["metadata"]["name"];
-  const uint32_t desired = spec["workers"]["desired"];
-  const bool suspended = spec.value("suspend", false);
+  const bool in_queue = object["metadata"].value("labels", Json::object()).contains(kQueueLabel);
+  const uint32_t admitted = kueue_.Admitted(object["metadata"]["uid"]);
+  const bool held = in_queue && admitted == 0;
+  const uint32_t wanted = spec["workers"]["desired"];
+  const uint32_t desired = in_queue && admitted > 0 ? std::min(admitted, wanted) : wanted;
+  const bool suspended = spec.value("suspend", false) || held;
   const SimulatedPlant::Truth truth = plant_.TruthOf(object["metadata"]["uid"]);
   const auto lasts = [&](bool wrong, const std::string& what) {
     if (wrong) now[name + ": " + what] = agenda_.now();
@@ -231,6 +281,8 @@ void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   lasts(truth.indices.size() != indices.size(), "it has two workers of one index");
   lasts(!indices.empty() && *indices.rbegin() >= desired, "it has too many workers");
   lasts(IsOver(object) && truth.live > 0, "it has finished and has pods");
+  lasts(IsOver(object) && admitted > 0, "it has finished and holds quota");
+  lasts(spec.value("suspend", false) && admitted > 0, "it is suspended and holds quota");
   if (IsOver(object)) return;
   lasts(suspended && truth.pods > 0, "it is suspended and has pods");
   // The status.

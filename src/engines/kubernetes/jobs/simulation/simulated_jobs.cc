@@ -1,4 +1,4 @@
-#include "engines/kubernetes/jobs/simulated_jobs.h"
+#include "engines/kubernetes/jobs/simulation/simulated_jobs.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "engines/kubernetes/jobs/controller_report.h"
 #include "engines/kubernetes/jobs/job_calls.h"
-#include "engines/kubernetes/jobs/simulated_job_checks.h"
+#include "engines/kubernetes/jobs/simulation/simulated_job_checks.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -34,6 +34,7 @@ SimulatedJobs::SimulatedJobs(uint64_t seed, const JobFaults& faults)
       faults_(faults),
       plant_(
           api_, rng_, [this] { Changed(); }, [this](const std::string& line) { Log(line); }),
+      kueue_(api_, plant_, rng_, [this](const std::string& line) { Log(line); }),
       faults_end_(agenda_.now()) {
   settings_.pods.image = "longhaul:test";
   ReplaceOperator();
@@ -67,8 +68,10 @@ void SimulatedJobs::Changed() {
 void SimulatedJobs::AddJob(const SimulatedJob& job) {
   jobs_[job.name] = job;
   Json workers = {{"desired", job.desired}, {"min", job.minimum}};
+  Json meta = {{"name", job.name}};
+  if (job.in_queue) meta["labels"][std::string(kQueueLabel)] = "team";
   const Json object = {
-      {"metadata", {{"name", job.name}}},
+      {"metadata", std::move(meta)},
       {"spec", {{"workers", std::move(workers)}, {"job", {{"command", Json::array({"train"})}}}}}};
   const ApiResponse made = plant_.Do("POST", kJobs, object);
   CHECK(made.status == 201) << made.body;
@@ -104,12 +107,19 @@ void SimulatedJobs::ReplaceOperator() {
   advance_at_.reset();
   seen_jobs_.clear();
   seen_pods_.clear();
+  seen_workloads_.clear();
   ending_since_.clear();
   unanswered_.clear();
   operator_ = std::make_unique<JobOperator>(settings_);
+  operator_->ChangeQueues([](QueueObjects& queues) {
+    queues.SetServed(true);
+    queues.SetFlavor({"default", {{{"pool", "a"}}, JobJson::array()}});
+  });
   watches_.push_back(Watch(LonghaulJobs(), "", [this](const Change& change) { TakeJob(change); }));
   watches_.push_back(Watch(Pods(), "labelSelector=longhaul.dev%2Fjob",
                            [this](const Change& change) { TakePod(change); }));
+  watches_.push_back(Watch(Workloads(), "labelSelector=longhaul.dev%2Fjob",
+                           [this](const Change& change) { TakeWorkload(change); }));
   for (const auto& watch : watches_) {
     agenda_.After(SimulatedDelay(rng_), [this, of = watch.get(), leader = leader_] {
       if (leader == leader_) of->Pump();
@@ -157,6 +167,18 @@ void SimulatedJobs::TakePod(const Change& change) {
   unanswered_.erase(pod->name);
   if (!IsLive(*pod)) ending_since_.try_emplace(pod->uid, agenda_.now());
   operator_->OnPod(*pod);
+}
+
+void SimulatedJobs::TakeWorkload(const Change& change) {
+  const std::string key = change.meta.Key();
+  if (change.kind == ChangeKind::kDeleted) {
+    std::erase_if(seen_workloads_, [&](const auto& each) { return each.second.Key() == key; });
+    return operator_->OnWorkloadGone(key);
+  }
+  const Result<Workload> workload = ReadWorkload(Ordered(change));
+  CHECK(workload.ok()) << workload.status();
+  seen_workloads_.insert_or_assign(workload->owner_uid, *workload);
+  operator_->OnWorkload(*workload);
 }
 
 void SimulatedJobs::Advance() {
@@ -259,6 +281,7 @@ void SimulatedJobs::Tick() {
   agenda_.After(seconds(1), [this] { Tick(); });
   api_.SetTime(agenda_.now());
   plant_.Tick(agenda_.now());
+  if (const Status holds = kueue_.Tick(agenda_.now()); !holds.ok()) Break(holds.message());
   CheckRest();
 }
 
@@ -271,6 +294,7 @@ void SimulatedJobs::Disturb() {
   if (Fault(faults_.nodes, 6)) plant_.BreakNode();
   if (Fault(faults_.deaths, 4)) plant_.HurtContainer();
   if (Fault(faults_.users, 6)) DisturbJob();
+  if (Fault(faults_.evictions, 4)) kueue_.Evict(agenda_.now());
   if (!Fault(faults_.deletions, 4)) return;
   const std::vector<ObjectName> pods = api_.Names("pods");
   if (pods.empty()) return;
@@ -294,7 +318,8 @@ void SimulatedJobs::DisturbJob() {
     return;
   }
   const bool suspended = object->at("spec").value("suspend", false);
-  switch (rng_.Below(5)) {
+  const uint64_t what = rng_.Below(faults_.evictions ? 6 : 5);
+  switch (what) {
     case 0:
     case 1:
       Log("user " + std::string(suspended ? "resumes " : "suspends ") + job.name);
@@ -311,6 +336,13 @@ void SimulatedJobs::DisturbJob() {
       keys_ = Json{{"keys", Json::array({rng_.Below(9)})}}.dump();
       operator_->OnTokenKeys(keys_);
       return;
+    case 5: {
+      job.in_queue = !job.in_queue;
+      Log("user puts " + job.name + (job.in_queue ? " into" : " out of") + " the queue");
+      const Json queue = job.in_queue ? Json("team") : Json();
+      PatchJobObject(job.name, {{"metadata", {{"labels", {{std::string(kQueueLabel), queue}}}}}});
+      return;
+    }
     default:
       Log("user deletes " + job.name);
       plant_.Do("DELETE", std::string(kJobs) + "/" + job.name, Json::object());

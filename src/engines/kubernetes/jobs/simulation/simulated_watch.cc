@@ -1,4 +1,4 @@
-#include "engines/kubernetes/jobs/simulated_watch.h"
+#include "engines/kubernetes/jobs/simulation/simulated_watch.h"
 
 #include <algorithm>
 #include <utility>

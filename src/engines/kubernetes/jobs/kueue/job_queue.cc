@@ -1,0 +1,281 @@
+#include "engines/kubernetes/jobs/kueue/job_queue.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "base/hash.h"
+#include "engines/kubernetes/jobs/job_status.h"
+#include "engines/kubernetes/jobs/json_members.h"
+
+namespace longhaul::engines::kubernetes {
+namespace {
+
+constexpr std::string_view kNamePrefix = "longhaul-";
+constexpr const char* kUidLabel = "kueue.x-k8s.io/job-uid";
+// Of a pod template, and what they become in a request of a Workload.
+constexpr std::array<std::pair<const char*, const char*>, 2> kTopologies = {
+    {{"kueue.x-k8s.io/podset-required-topology", "required"},
+     {"kueue.x-k8s.io/podset-preferred-topology", "preferred"}}};
+
+PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
+PodName NameOf(const Workload& workload) {
+  return {workload.namespace_name, workload.name, workload.uid};
+}
+
+// What is asked of the queue, as a number: another one needs another Workload.
+std::string RequestOf(const LonghaulJob& job) {
+  const JobJson request = {job.local_queue,
+                           job.minimum,
+                           job.desired,
+                           job.device_resource,
+                           job.devices_per_worker,
+                           MemberOf(job.pod_template, "spec")};
+  const std::string text = request.dump(-1, ' ', false, JobJson::error_handler_t::replace);
+  return fmt::format("{:016x}", Hash64(text, 0));
+}
+
+// Kueue counts requests alone: as in the API server, what has a limit and no request, requests the
+// limit.
+void CompleteRequests(JobJson& containers) {
+  for (JobJson& container : containers) {
+    const JobJson limits = MemberOf(MemberOf(container, "resources"), "limits");
+    for (const auto& [resource, amount] : limits.items()) {
+      JobJson& requests = container["resources"]["requests"];
+      if (!requests.is_object()) requests = JobJson::object();
+      if (!requests.contains(resource)) requests[resource] = amount;
+    }
+  }
+}
+
+// A pod as a set of a Workload.
+JobJson PodSet(std::string_view name, uint32_t count, JobJson pod) {
+  JobJson& spec = pod["spec"];
+  spec.erase("schedulingGates");
+  for (const char* containers : {"initContainers", "containers"}) {
+    if (spec.contains(containers)) CompleteRequests(spec[containers]);
+  }
+  return {{"name", name}, {"count", count}, {"template", {{"spec", std::move(spec)}}}};
+}
+
+JobJson WorkerSet(const LonghaulJob& job, const PodSettings& settings) {
+  JobJson set = PodSet(kWorkerSet, job.desired, WorkerPod(job, settings, 0, 0, {}));
+  if (job.minimum < job.desired) set["minCount"] = job.minimum;
+  const JobJson& annotations = MemberOf(MemberOf(job.pod_template, "metadata"), "annotations");
+  for (const auto& [annotation, field] : kTopologies) {
+    const std::string level = TextAt(annotations, annotation);
+    if (!level.empty()) set["topologyRequest"] = {{field, level}};
+  }
+  return set;
+}
+
+JobAction CreateAction(const LonghaulJob& job, const PodSettings& settings,
+                       const std::optional<PriorityClass>& priority) {
+  JobJson spec = {
+      {"queueName", job.local_queue},
+      {"podSets",
+       JobJson::array({PodSet(kControllerSet, 1, ControllerPod(job, settings, 0, "", "")),
+                       WorkerSet(job, settings)})}};
+  if (priority) {
+    const bool own = priority->kind == PriorityKind::kWorkload;
+    spec["priority"] = priority->value;
+    spec["priorityClassRef"] = {{"group", own ? "kueue.x-k8s.io" : "scheduling.k8s.io"},
+                                {"kind", own ? "WorkloadPriorityClass" : "PriorityClass"},
+                                {"name", priority->name}};
+  }
+  JobJson object = {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                    {"kind", "Workload"},
+                    {"metadata",
+                     {{"name", WorkloadName(job)},
+                      {"namespace", job.namespace_name},
+                      {"labels", {{kJobLabel, job.name}, {kUidLabel, job.uid}}},
+                      {"annotations", {{kRequestAnnotation, RequestOf(job)}}},
+                      {"ownerReferences", JobJson::array({OwnerReference(job)})}}},
+                    {"spec", std::move(spec)}};
+  return CreateWorkload{
+      NameOf(job), {job.namespace_name, WorkloadName(job), ""}, std::move(object)};
+}
+
+// The conditions of a Workload with other values of some.
+class Conditions {
+ public:
+  Conditions(const Workload& workload, Instant wall)
+      : conditions_(workload.conditions.is_array() ? workload.conditions : JobJson::array()),
+        time_(ApiTime(wall)) {}
+
+  void Set(std::string_view type, bool is_true, std::string_view reason, std::string_view message) {
+    const std::string status = is_true ? "True" : "False";
+    JobJson condition = {{"type", type},
+                         {"status", status},
+                         {"reason", reason},
+                         {"message", message},
+                         {"lastTransitionTime", time_}};
+    for (JobJson& before : conditions_) {
+      if (TextAt(before, "type") != type) continue;
+      const std::string since = TextAt(before, "lastTransitionTime");
+      if (TextAt(before, "status") == status) condition["lastTransitionTime"] = since;
+      before = std::move(condition);
+      return;
+    }
+    conditions_.push_back(std::move(condition));
+  }
+  JobJson Take() { return std::move(conditions_); }
+
+ private:
+  JobJson conditions_;
+  const std::string time_;
+};
+
+// A list is replaced as a whole by a patch. With the version of the Workload, so that no condition
+// is lost that Kueue has written since.
+JobAction StatusAction(const LonghaulJob& job, const Workload& workload, JobJson status) {
+  return PatchWorkload{
+      NameOf(job),
+      NameOf(workload),
+      {{"metadata", {{"resourceVersion", workload.version}}}, {"status", std::move(status)}}};
+}
+
+std::string EvictionReason(const Workload& workload) {
+  return workload.eviction_reason.empty() ? "Evicted" : workload.eviction_reason;
+}
+
+// Gives the quota back after an eviction. One write: Kueue expects no admission without quota, and
+// no quota without an admission.
+JobAction ReleaseAction(const LonghaulJob& job, const Workload& workload, Instant wall) {
+  // A job that Kueue has stopped for another reason does not come back by itself.
+  const bool returns =
+      workload.eviction_reason == "Preempted" || workload.eviction_reason == "NodeFailures";
+  Conditions conditions(workload, wall);
+  conditions.Set("QuotaReserved", false, "Pending", workload.eviction_message);
+  conditions.Set("Admitted", false, "NoReservation", "the job has stopped");
+  conditions.Set("Requeued", returns, EvictionReason(workload), workload.eviction_message);
+  if (workload.pods_ready) conditions.Set("PodsReady", false, "Stopped", "the job has stopped");
+  return StatusAction(job, workload, {{"admission", nullptr}, {"conditions", conditions.Take()}});
+}
+
+JobAction FinishAction(const LonghaulJob& job, const Workload& workload, Instant wall) {
+  const bool succeeded = StoredPhase(job) == JobPhase::kSucceeded;
+  Conditions conditions(workload, wall);
+  conditions.Set("Finished", true, succeeded ? "Succeeded" : "Failed",
+                 succeeded ? "the job has succeeded" : "the job has failed");
+  return StatusAction(job, workload, {{"conditions", conditions.Take()}});
+}
+
+QueueDecision Held(std::string reason, std::string message) {
+  QueueDecision decision;
+  decision.reason = std::move(reason);
+  decision.message = std::move(message);
+  return decision;
+}
+
+QueueDecision WithoutWorkload(const LonghaulJob& job, const QueueObjects& objects,
+                              const PodSettings& settings) {
+  const auto priority = objects.PriorityOf(job);
+  if (!priority.ok()) return Held("NoPriorityClass", priority.status().message());
+  QueueDecision decision = Held("WaitsForQuota", "asks for quota of the queue " + job.local_queue);
+  decision.when_stopped = CreateAction(job, settings, *priority);
+  return decision;
+}
+
+QueueDecision Admitted(const LonghaulJob& job, const Workload& workload,
+                       const QueueObjects& objects, Instant wall) {
+  QueueDecision decision;
+  for (const PodSetAssignment& assignment : workload.assignments) {
+    if (assignment.has_topology) {
+      return Held("NoTopology",
+                  "Kueue has chosen nodes for the pods, which this operator does not honour: use a "
+                  "ResourceFlavor without topologyName");
+    }
+    Result<PodPlacement> placement = objects.PlacementOf(assignment);
+    if (!placement.ok()) return Held("NoFlavor", placement.status().message());
+    if (assignment.name == kWorkerSet) {
+      decision.worker = *std::move(placement);
+      decision.workers = assignment.count;
+    } else {
+      decision.controller = *std::move(placement);
+    }
+  }
+  if (decision.workers < job.minimum || decision.workers > job.desired) {
+    return Held("NoAssignment", fmt::format("Kueue has admitted {} workers, expected {} to {}",
+                                            decision.workers, job.minimum, job.desired));
+  }
+  decision.runs = true;
+  const bool ready = StoredPhase(job) == JobPhase::kRunning;
+  if (ready != workload.pods_ready) {
+    Conditions conditions(workload, wall);
+    conditions.Set("PodsReady", ready, ready ? "Started" : "NotRunning",
+                   ready ? "the job trains" : "the job does not train");
+    decision.now = StatusAction(job, workload, {{"conditions", conditions.Take()}});
+  }
+  return decision;
+}
+
+QueueDecision DecideRun(const LonghaulJob& job, const Workload* workload,
+                        const QueueObjects& objects, const PodSettings& settings, Instant wall) {
+  if (!objects.served()) {
+    return Held("NoKueue", "the label " + std::string(kQueueLabel) +
+                               " is set, and the API server has no kueue.x-k8s.io/v1beta2: install "
+                               "Kueue, or remove the label");
+  }
+  if (workload == nullptr) return WithoutWorkload(job, objects, settings);
+  if (workload->being_deleted) return Held("WaitsForQuota", "its Workload is being deleted");
+  const bool other_priority =
+      !job.queue_priority.empty() && job.queue_priority != workload->priority_class;
+  const bool changed = workload->request != RequestOf(job) || workload->finished ||
+                       (other_priority && !workload->reserved);
+  if (changed) {
+    QueueDecision decision = Held("Changed", "asks its queue anew: the job has changed");
+    decision.when_stopped = DeleteWorkload{NameOf(job), NameOf(*workload)};
+    return decision;
+  }
+  if (workload->evicted && workload->reserved) {
+    QueueDecision decision = Held(EvictionReason(*workload), workload->eviction_message);
+    decision.when_stopped = ReleaseAction(job, *workload, wall);
+    return decision;
+  }
+  if (workload->admitted) return Admitted(job, *workload, objects, wall);
+  return Held("WaitsForQuota",
+              workload->wait.empty() ? "waits in the queue " + job.local_queue : workload->wait);
+}
+
+}  // namespace
+
+std::string WorkloadName(const LonghaulJob& job) { return std::string(kNamePrefix) + job.name; }
+
+std::string JobKeyOfWorkload(const std::string& namespace_name, const std::string& name) {
+  if (!name.starts_with(kNamePrefix)) return "";
+  return namespace_name + "/" + name.substr(kNamePrefix.size());
+}
+
+QueueDecision DecideQueue(const LonghaulJob& job, const Workload* workload,
+                          const QueueObjects& objects, const PodSettings& settings, JobWish wish,
+                          Instant wall) {
+  const bool in_queue = !job.local_queue.empty();
+  if (wish == JobWish::kRun && in_queue) {
+    return DecideRun(job, workload, objects, settings, wall);
+  }
+  QueueDecision decision;
+  decision.runs = wish == JobWish::kRun;
+  decision.workers = job.desired;
+  if (workload == nullptr || workload->being_deleted) return decision;
+  if (wish == JobWish::kFinish) {
+    if (!workload->finished) decision.when_stopped = FinishAction(job, *workload, wall);
+  } else {
+    const JobAction remove = DeleteWorkload{NameOf(job), NameOf(*workload)};
+    (decision.runs ? decision.now : decision.when_stopped) = remove;
+  }
+  return decision;
+}
+
+LonghaulJob WithWorkers(LonghaulJob job, uint32_t workers) {
+  job.desired = workers;
+  job.maximum = workers;
+  if (job.job.contains("resources") && job.job["resources"].is_object()) {
+    job.job["resources"].erase("nodes");
+    job.job["resources"].erase("maximum_nodes");
+  }
+  return job;
+}
+
+}  // namespace longhaul::engines::kubernetes
