@@ -27,11 +27,11 @@ class JobOperatorQueueTest : public JobOperatorTest {
   void Write(std::vector<std::pair<std::string, std::string>> conditions) {
     JobJson& list = workload_["status"]["conditions"];
     if (!list.is_array()) list = JobJson::array();
-    for (const auto& [type, status] : conditions) {
+    for (const auto& condition : conditions) {
       std::erase_if(list.get_ref<JobJson::array_t&>(),
-                    [&](const JobJson& each) { return each["type"] == type; });
-      list.push_back({{"type", type},
-                      {"status", status},
+                    [&](const JobJson& each) { return each["type"] == condition.first; });
+      list.push_back({{"type", condition.first},
+                      {"status", condition.second},
                       {"reason", "Preempted"},
                       {"message", "says Kueue"},
                       {"lastTransitionTime", "2026-01-31T08:00:00Z"}});

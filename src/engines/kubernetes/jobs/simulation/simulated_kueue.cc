@@ -40,14 +40,15 @@ uint32_t UseOf(const Json& workload) {
 Json Conditions(const Json& workload, const std::vector<std::pair<std::string, bool>>& changes,
                 const std::string& reason, Instant now) {
   Json conditions = StatusIn(workload).value("conditions", Json::array());
-  for (const auto& [type, is_true] : changes) {
-    const Json condition = {{"type", type},
-                            {"status", is_true ? "True" : "False"},
+  for (const auto& change : changes) {
+    const Json condition = {{"type", change.first},
+                            {"status", change.second ? "True" : "False"},
                             {"reason", reason},
                             {"message", "by the simulated Kueue"},
                             {"lastTransitionTime", ToString(now).substr(0, 19) + "Z"}};
-    const auto before = std::find_if(conditions.begin(), conditions.end(),
-                                     [&](const Json& each) { return each["type"] == type; });
+    const auto before = std::find_if(conditions.begin(), conditions.end(), [&](const Json& each) {
+      return each["type"] == change.first;
+    });
     if (before == conditions.end()) {
       conditions.push_back(condition);
     } else {
