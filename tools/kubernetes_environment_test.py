@@ -119,9 +119,9 @@ class KubernetesEnvironment(unittest.TestCase):
         self.assertIn("is go1.19.8, expected Go 1.26 or newer", error)
 
     def test_wrong_use_names_the_value_and_what_is_expected(self):
-        code, _, error = self.run_tool("kubectl")
+        code, _, error = self.run_tool("kubeadm")
         self.assertEqual(code, 2)
-        self.assertIn("PROGRAM is 'kubectl', expected one of kube-apiserver, etcd", error)
+        self.assertIn("PROGRAM is 'kubeadm', expected one of kube-apiserver, etcd", error)
 
 
 if __name__ == "__main__":

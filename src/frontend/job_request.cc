@@ -185,7 +185,7 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
     job = spec::ParseJob(text, "the command line");
     if (!job.ok()) return job;
   }
-  if (!job->built_in() && job->working_directory.empty()) {
+  if (request.starts_here && !job->built_in() && job->working_directory.empty()) {
     std::error_code error;
     job->working_directory = std::filesystem::current_path(error).string();
   }

@@ -26,6 +26,9 @@ struct JobRequest {
   std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
   std::optional<uint32_t> max_restarts;
+  // A command without a working directory starts where this program was started; otherwise where
+  // the agents were.
+  bool starts_here = true;
 };
 
 // Returns the job, checked as far as possible without a cluster. A message names the file and,

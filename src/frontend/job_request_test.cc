@@ -84,6 +84,15 @@ TEST_F(JobRequestTest, MakesAJobOfACommand) {
   EXPECT_EQ(job->faults.size(), 1u);
 }
 
+TEST_F(JobRequestTest, ACommandOfAFileStartsHereOrWhereTheAgentsAre) {
+  JobRequest request;
+  request.file = directory_ + "/job.json";
+  std::ofstream(request.file) << R"({"name": "x", "command": ["train"]})";
+  EXPECT_EQ(LoadJob(request)->working_directory, std::filesystem::current_path().string());
+  request.starts_here = false;
+  EXPECT_EQ(LoadJob(request)->working_directory, "");
+}
+
 TEST_F(JobRequestTest, TellsWhatIsWrongWithItsInput) {
   JobRequest request;
   request.file = directory_ + "/absent.yaml";

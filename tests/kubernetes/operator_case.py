@@ -67,9 +67,12 @@ class OperatorCase(unittest.TestCase):
     LONGHAUL of this module must be set to the path of the program.
     """
 
+    IMAGE = "longhaul:test"
+    PROGRAMS = ("kube-apiserver", "etcd")
+
     @classmethod
     def setUpClass(cls):
-        binaries = programs_or_skip("kube-apiserver", "etcd")
+        binaries = cls.binaries = programs_or_skip(*cls.PROGRAMS)
         folder = folder_for(cls)
         cls.folder = folder
         cls.server = cls.enterClassContext(ApiServer(binaries, folder))
@@ -83,15 +86,20 @@ class OperatorCase(unittest.TestCase):
         for namespace, name in (("default", "default"), ("longhaul", "longhaul-operator")):
             cls.server.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts",
                             {"metadata": {"name": name}})
+        cls.start_nodes()
+        cls.enterClassContext(Program(cls.server, "schedule"))
+
+    @classmethod
+    def start_nodes(cls):
+        """Nodes that run the containers as processes of this machine."""
         # What an image of Longhaul has at /opt/longhaul.
-        program = folder / "program"
+        program = cls.folder / "program"
         (program / "bin").mkdir(parents=True)
         for name in ("longhaul", "longhaul-kube", "longhaul-trainer"):
             (program / "bin" / name).symlink_to(pathlib.Path(LONGHAUL).resolve().parent / name)
         cls.kubelet = cls.enterClassContext(ProcessKubelet(
             cls.server, [node(f"n{i}", {"pool": "a" if i < 3 else "b"}, gpus=8) for i in range(4)],
             programs={"/opt/longhaul": program}))
-        cls.enterClassContext(Program(cls.server, "schedule"))
 
     def setUp(self):
         self.operator = self.start_operator()
@@ -99,7 +107,7 @@ class OperatorCase(unittest.TestCase):
         self.addCleanup(self.remove_jobs)
 
     def start_operator(self):
-        return Program(self.server, "operate", "--image", "longhaul:test", "--lost-patience", "5")
+        return Program(self.server, "operate", "--image", self.IMAGE, "--lost-patience", "5")
 
     def remove_jobs(self):
         if os.environ.get("LONGHAUL_TEST_SHOW"):

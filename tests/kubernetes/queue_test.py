@@ -15,7 +15,6 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import operator_case
-from api_server import programs_or_skip
 from kueue_server import Kueue
 from operator_case import JOBS, LONG, PODS, STEPS, OperatorCase, wait_for
 from scripted_kueue import GROUP, ScriptedKueue, is_true
@@ -119,13 +118,14 @@ class ScriptedQueueTest(QueueCase, OperatorCase):
 
 
 class RealQueueTest(QueueCase, OperatorCase):
+    PROGRAMS = ("kube-apiserver", "etcd", "kueue")
+
     @classmethod
     def setUpClass(cls):
-        binaries = programs_or_skip("kube-apiserver", "etcd", "kueue")
         super().setUpClass()
         # Two workers of one CPU each, and the controller's 0.1.
         cls.kueue = cls.enterClassContext(Kueue(
-            binaries, cls.server, {"cpu": "3", "memory": "4Gi"}, {"pool": "a"}))
+            cls.binaries, cls.server, {"cpu": "3", "memory": "4Gi"}, {"pool": "a"}))
         cls.kueue.add_priority("low", 0)
         cls.kueue.add_priority("high", 100)
 

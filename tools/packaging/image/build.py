@@ -1,4 +1,4 @@
-"""Builds the container image from the Containerfile and the Debian package of the program.
+"""Builds the container image from the Containerfile and the wheel.
 
 With podman, buildah or docker if one of them can pull the base image. Otherwise mmdebstrap makes a
 system from Debian packages, the instructions of the Containerfile are carried out in it, and the
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 
-import deb
+import wheel
 from image import containerfile, layout
 from project import ROOT, SUMMARY, Failure, run, source_date, version
 
@@ -123,10 +123,7 @@ def build_image(build, output, base=None, from_packages=False, mirror=MIRROR,
     with tempfile.TemporaryDirectory(prefix="longhaul-image-") as name:
         temporary = pathlib.Path(name)
         context = temporary / "context"
-        for path in deb.build_debs(build, context):
-            # The trainer needs libtorch, which the image does not contain.
-            if not re.match(r"longhaul_\d", path.name):
-                path.unlink()
+        wheel.build_wheel(build, context)
         archive = temporary / f"longhaul-image-{version()}-amd64.tar"
         engine, reasons = (None, []) if from_packages else engine_that_pulls(file.base)
         if engine:

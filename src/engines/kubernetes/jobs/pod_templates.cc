@@ -164,12 +164,13 @@ JobJson ProgramCommand(std::string_view folder, std::initializer_list<std::strin
   return command;
 }
 
-// The init container that copies the program to where the user's image runs it.
+// The init container that copies the program to where the user's image runs it. Without the owner
+// and the times: the folder of the volume is root's, and the container's user is another one.
 JobJson InstallContainer(const PodSettings& settings) {
   return {{"name", "install"},
           {"image", settings.image},
           {"command",
-           JobJson::array({"cp", "-a", settings.program + "/.", std::string(kProgramFolder)})},
+           JobJson::array({"cp", "-R", settings.program + "/.", std::string(kProgramFolder)})},
           {"resources", Resources("50m", "64Mi", "256Mi")},
           {"securityContext", LeastRights()},
           {"volumeMounts", JobJson::array({Mount("longhaul-program", kProgramFolder)})}};

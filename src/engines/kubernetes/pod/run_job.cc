@@ -116,6 +116,7 @@ std::vector<std::string> WordsOf(const CallerOptions& options) {
 int RunJobMain(const RunJobOptions& options) {
   frontend::RunOptions run;
   run.job.file = options.pod_directory + "/" + std::string(kJobFile);
+  run.job.starts_here = false;  // the workers have another image
   run.run_directory = options.run_directory;
   run.resume = true;
   run.cluster_nodes = options.nodes;
