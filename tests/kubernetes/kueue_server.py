@@ -25,13 +25,15 @@ class Kueue:
     """Kueue's controller, as a context manager, with one queue, `team`, in the namespace default.
 
     quota: the amounts of the queue by resource. node_labels: of the nodes that they stand for.
+    levels: labels of nodes by which Kueue chooses nodes; without them it does not.
     """
 
-    def __init__(self, binaries, server, quota, node_labels=None):
+    def __init__(self, binaries, server, quota, node_labels=None, levels=()):
         self.binaries = binaries
         self.server = server
         self.quota = quota
         self.node_labels = node_labels or {}
+        self.levels = levels
         self.process = None
 
     def __enter__(self):
@@ -54,12 +56,17 @@ class Kueue:
         names = [each.stem.split("_")[1] for each in definitions]
         wait_for(lambda: all(self.server.is_served(f"{GROUP}/{name}") for name in names
                              if name in ("workloads", "clusterqueues", "localqueues",
-                                         "resourceflavors", "workloadpriorityclasses")),
+                                         "resourceflavors", "topologies",
+                                         "workloadpriorityclasses")),
                  "Kueue's definitions")
         self.server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         self.run()
-        self.add("ResourceFlavor", "resourceflavors", "default",
-                 {"nodeLabels": self.node_labels})
+        flavor = {"nodeLabels": self.node_labels}
+        if self.levels:
+            self.add("Topology", "topologies", "nodes",
+                     {"levels": [{"nodeLabel": label} for label in self.levels]})
+            flavor["topologyName"] = "nodes"
+        self.add("ResourceFlavor", "resourceflavors", "default", flavor)
         self.add("ClusterQueue", "clusterqueues", "all", {
             "namespaceSelector": {}, "preemption": {"withinClusterQueue": "LowerPriority"},
             "resourceGroups": [{"coveredResources": sorted(self.quota), "flavors": [{

@@ -345,6 +345,24 @@ class OperatorRights(unittest.TestCase):
             self.assertIsNone(self.cluster.processes[account].poll(), "its command runs")
         self.assertEqual(len(images), 1, images)
 
+    def level_of(self, account):
+        """The name of the FlowSchema that the server applied to a request of this account."""
+        with self.server.open("GET", API, token=self.server.token(account)) as answer:
+            uid = answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
+        schemas = self.server.items(account_rights.COLLECTIONS["FlowSchema"])
+        name, = [each["metadata"]["name"] for each in schemas if each["metadata"]["uid"] == uid]
+        return name
+
+    def test_flow_schema_applies_to_the_two_accounts_alone(self):
+        self.token_for("bystander", [{"apiGroups": ["longhaul.dev"], "verbs": ["list"],
+                                      "resources": ["longhauljobs"]}])
+        self.assertEqual(self.level_of(OPERATOR), "service-accounts")
+        schema, = account_rights.manifests("flow-schema.yaml")
+        self.server.call("POST", account_rights.collection(schema) + "?fieldValidation=Strict",
+                         schema)
+        wait_for(lambda: self.level_of(OPERATOR) == "longhaul", "the operator's FlowSchema")
+        self.assertEqual(self.level_of("bystander"), "service-accounts")
+
     def test_kustomization_lists_what_is_installed(self):
         kustomization, = account_rights.manifests("kustomization.yaml")
         self.assertEqual(kustomization["resources"],

@@ -1,6 +1,6 @@
 """LonghaulJobs in a queue of Kueue, with the real kube-apiserver.
 
-  queue_test.py LONGHAUL [ScriptedQueueTest | RealQueueTest]
+  queue_test.py LONGHAUL [ScriptedQueueTest | RealQueueTest | RealTopologyTest]
 
 With the real Kueue where tools/kubernetes_environment has built it (tools/kubernetes_environment
 kueue), and everywhere with the small one of scripted_kueue.py. The kubelets are the stand-in of
@@ -131,6 +131,34 @@ class RealQueueTest(QueueCase, OperatorCase):
 
     def tearDown(self):
         self.assertIsNone(self.kueue.process.poll(), self.kueue.last_lines())
+
+
+class RealTopologyTest(OperatorCase):
+    """Kueue chooses the nodes, too."""
+
+    PROGRAMS = ("kube-apiserver", "etcd", "kueue")
+    HOST = "kubernetes.io/hostname"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.enterClassContext(Kueue(cls.binaries, cls.server, {"cpu": "200", "memory": "40Gi"},
+                                    {"pool": "a"}, [cls.HOST]))
+
+    def test_workers_are_on_the_nodes_that_kueue_has_chosen(self):
+        # Only one worker fits a node with 64 CPUs.
+        template = {"metadata": {"annotations": {
+            "kueue.x-k8s.io/podset-preferred-topology": self.HOST}},
+            "spec": {"containers": [{"name": "worker", "image": "train:test", "resources": {
+                "requests": {"cpu": "40", "memory": "100Mi"}}}]}}
+        self.make("chosen", workers=2, steps=LONG, labels={QUEUE: "team"}, template=template)
+        self.await_phase("chosen", "Running")
+        workload = self.server.call("GET", f"{WORKLOADS}/longhaul-chosen")
+        self.assertIn("topologyAssignment", json.dumps(workload["status"]["admission"]))
+        places = {pod["spec"]["nodeName"]: pod["spec"]["nodeSelector"][self.HOST]
+                  for pod in self.pods("worker")}
+        self.assertEqual(len(places), 2)
+        self.assertEqual(list(places), list(places.values()))
 
 
 if __name__ == "__main__":

@@ -318,9 +318,9 @@ void JobOperator::MakeWorker(Look& look, uint32_t index, uint32_t life,
     made.in_a_row = soon ? before->second.in_a_row + 1 : 0;
   }
   const bool acts =
-      Act(look,
-          CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
-                       WorkerPod(look.job, settings_.pods, index, life, place, look.queue.worker)});
+      Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
+                             WorkerPod(look.job, settings_.pods, index, life, place,
+                                       look.queue.WorkerAt(index))});
   if (acts) look.work.made[index] = made;
 }
 

@@ -182,18 +182,16 @@ QueueDecision Admitted(const LonghaulJob& job, const Workload& workload,
                        const QueueObjects& objects, Instant wall) {
   QueueDecision decision;
   for (const PodSetAssignment& assignment : workload.assignments) {
-    if (assignment.has_topology) {
-      return Held("NoTopology",
-                  "Kueue has chosen nodes for the pods, which this operator does not honour: use a "
-                  "ResourceFlavor without topologyName");
-    }
     Result<PodPlacement> placement = objects.PlacementOf(assignment);
     if (!placement.ok()) return Held("NoFlavor", placement.status().message());
     if (assignment.name == kWorkerSet) {
       decision.worker = *std::move(placement);
       decision.workers = assignment.count;
+      decision.nodes = assignment.nodes;
     } else {
       decision.controller = *std::move(placement);
+      if (assignment.nodes.empty()) continue;
+      for (const auto& [key, value] : assignment.nodes[0]) decision.controller.labels[key] = value;
     }
   }
   if (decision.workers < job.minimum || decision.workers > job.desired) {
@@ -240,6 +238,13 @@ QueueDecision DecideRun(const LonghaulJob& job, const Workload* workload,
 }
 
 }  // namespace
+
+PodPlacement QueueDecision::WorkerAt(uint32_t index) const {
+  PodPlacement placement = worker;
+  if (index >= nodes.size()) return placement;
+  for (const auto& [key, value] : nodes[index]) placement.labels[key] = value;
+  return placement;
+}
 
 std::string WorkloadName(const LonghaulJob& job) { return std::string(kNamePrefix) + job.name; }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
 #include "engines/kubernetes/jobs/job_actions.h"
@@ -39,6 +40,10 @@ struct QueueDecision {
   uint32_t workers = 0;  // how many
   PodPlacement controller;
   PodPlacement worker;
+  std::vector<NodeLabels> nodes;  // of each worker, by its index, where Kueue has chosen them
+  // Where the worker with this index may be.
+  PodPlacement WorkerAt(uint32_t index) const;
+
   // It may not: why, as one word and in words.
   std::string reason;
   std::string message;

@@ -207,6 +207,23 @@ TEST_F(JobQueueTest, AnAdmittedJobRunsOnTheNodesOfItsFlavors) {
   EXPECT_FALSE(controller["spec"].contains("tolerations"));
 }
 
+TEST_F(JobQueueTest, WorkersAreOnTheNodesThatKueueHasChosen) {
+  Admit();
+  JobJson& sets = workload_["status"]["admission"]["podSetAssignments"];
+  sets[0]["topologyAssignment"] = JobJson::parse(R"({"levels": ["host"], "slices": [
+      {"domainCount": 1, "valuesPerLevel": [{"universal": "n9"}], "podCounts": {"universal": 1}}]})");
+  sets[1]["topologyAssignment"] = JobJson::parse(R"({"levels": ["host"], "slices": [
+      {"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["n1", "n2"]}}],
+       "podCounts": {"individual": [3, 1]}}]})");
+  const QueueDecision decision = Decide();
+  ASSERT_TRUE(decision.runs) << decision.message;
+  EXPECT_EQ(decision.controller.labels.at("host"), "n9");
+  EXPECT_EQ(decision.WorkerAt(0).labels.at("host"), "n1");
+  EXPECT_EQ(decision.WorkerAt(2).labels.at("host"), "n1");
+  EXPECT_EQ(decision.WorkerAt(3).labels.at("host"), "n2");
+  EXPECT_EQ(decision.WorkerAt(3).labels.at("pool"), "h100");
+}
+
 TEST_F(JobQueueTest, AnAdmissionOfFewerWorkersMakesTheJobSmaller) {
   Admit(3);
   const QueueDecision decision = Decide();

@@ -20,7 +20,11 @@ JobJson WorkloadObject() {
     "spec": {"priorityClassRef": {"name": "urgent"}},
     "status": {
       "admission": {"podSetAssignments": [
-        {"name": "workers", "count": 3, "flavors": {"cpu": "a"}, "topologyAssignment": {}}]},
+        {"name": "workers", "count": 3, "flavors": {"cpu": "a"}, "topologyAssignment": {
+           "levels": ["rack", "host"], "slices": [
+             {"domainCount": 2, "valuesPerLevel": [{"universal": "r1"},
+               {"individual": {"prefix": "n", "suffix": ".a", "roots": ["1", "2"]}}],
+              "podCounts": {"individual": [2, 1]}}]}}]},
       "conditions": [
         {"type": "QuotaReserved", "status": "True", "message": ""},
         {"type": "Admitted", "status": "True", "message": ""},
@@ -45,7 +49,10 @@ TEST(ReadWorkload, TakesWhatKueueDecided) {
   ASSERT_EQ(workload->assignments.size(), 1u);
   EXPECT_EQ(workload->assignments[0].count, 3u);
   EXPECT_EQ(workload->assignments[0].flavors.at("cpu"), "a");
-  EXPECT_TRUE(workload->assignments[0].has_topology);
+  const std::vector<NodeLabels> nodes = {{{"rack", "r1"}, {"host", "n1.a"}},
+                                         {{"rack", "r1"}, {"host", "n1.a"}},
+                                         {{"rack", "r1"}, {"host", "n2.a"}}};
+  EXPECT_EQ(workload->assignments[0].nodes, nodes);
 }
 
 TEST(ReadWorkload, AdmittedIsOnlyWhatHasQuotaAndAnAdmission) {
@@ -90,6 +97,64 @@ TEST(ReadWorkload, NamesTheFieldThatIsWrong) {
     EXPECT_THAT(workload.status().message(), HasSubstr(field)) << patch;
   }
   EXPECT_FALSE(ReadWorkload(JobJson::array()).ok());
+}
+
+TEST(ReadTopologyAssignment, AcceptsEveryFormOfASlice) {
+  const auto read = [](const std::string& slices, uint32_t count) {
+    return ReadTopologyAssignment(
+        JobJson::parse(R"({"levels": ["host"], "slices": )" + slices + "}"), count);
+  };
+  const auto same = read(R"([{"domainCount": 1, "valuesPerLevel": [{"universal": "a"}],
+                             "podCounts": {"universal": 2}},
+                            {"domainCount": 1, "valuesPerLevel": [{"individual": {"roots": ["b"]}}],
+                             "podCounts": {"universal": 1}}])",
+                         3);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(*same, (std::vector<NodeLabels>{{{"host", "a"}}, {{"host", "a"}}, {{"host", "b"}}}));
+  EXPECT_TRUE(read("[]", 0).ok());
+  const std::string one = R"({"domainCount": 1, "valuesPerLevel": [{"universal": "a"}],
+                              "podCounts": {"universal": 1}})";
+  EXPECT_FALSE(read("[" + one + "]", 2).ok()) << "too few";
+  EXPECT_FALSE(read("[" + one + "," + one + "]", 1).ok()) << "too many";
+}
+
+TEST(ReadTopologyAssignment, NamesTheFieldThatIsWrong) {
+  const auto message = [](const char* patch) {
+    JobJson object = JobJson::parse(R"({"levels": ["host"], "slices": [{"domainCount": 2,
+        "valuesPerLevel": [{"individual": {"roots": ["a", "b"]}}],
+        "podCounts": {"individual": [1, 1]}}]})");
+    const JobJson change = JobJson::parse(patch);
+    for (const auto& [key, value] : change.items()) {
+      if (key == "levels" || key == "slices") {
+        object[key] = value;
+      } else {
+        object["slices"][0][key] = value;
+      }
+    }
+    return ReadTopologyAssignment(object, 2).status().message();
+  };
+  EXPECT_EQ(message("{}"), "");
+  for (const auto& [patch, field] : {
+           std::pair{R"({"levels": []})", "levels"},
+           {R"({"levels": [1]})", "levels"},
+           {R"({"levels": ["a", "b"]})", "slices"},
+           {R"({"slices": {}})", "slices"},
+           {R"({"slices": [3]})", "slices"},
+           {R"({"domainCount": 0})", "slices"},
+           {R"({"domainCount": 3})", "slices"},
+           {R"({"domainCount": 18446744073709551615})", "slices"},
+           {R"({"domainCount": 1})", "slices"},
+           {R"({"valuesPerLevel": [{}]})", "slices"},
+           {R"({"valuesPerLevel": [{"universal": 4}]})", "valuesPerLevel"},
+           {R"({"valuesPerLevel": [{"individual": {"roots": ["a", 1]}}]})", "valuesPerLevel"},
+           {R"({"podCounts": {}})", "slices"},
+           {R"({"podCounts": {"universal": "1"}})", "podCounts"},
+           {R"({"podCounts": {"universal": 4294967297}})", "podCounts"},
+           {R"({"podCounts": {"individual": [1, 0]}})", "podCounts"},
+           {R"({"podCounts": {"individual": [2, 1]}})", "podCounts"},
+       }) {
+    EXPECT_THAT(message(patch), HasSubstr(field)) << patch;
+  }
 }
 
 TEST(ReadResourceFlavor, TakesLabelsAndTolerations) {

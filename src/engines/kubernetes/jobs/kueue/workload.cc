@@ -8,6 +8,7 @@ namespace longhaul::engines::kubernetes {
 namespace {
 
 constexpr size_t kMostPodSets = 8;  // as in Kueue's definition
+constexpr int kMostPods = 100'000;  // of a LonghaulJob
 
 bool IsTrue(const JobJson& conditions, std::string_view type) {
   return TextAt(ConditionIn(conditions, type), "status") == "True";
@@ -19,8 +20,8 @@ Result<PodSetAssignment> ReadAssignment(const JobJson& object) {
   if (assignment.name.empty()) return InvalidArgument("expected a name");
   const JobJson& count = MemberOf(object, "count");
   if (!count.is_null()) {
-    if (!count.is_number_integer() || count < 0 || count > INT32_MAX) {
-      return InvalidArgument("count: expected a number from 0 to 2147483647");
+    if (!count.is_number_integer() || count < 0 || count > kMostPods) {
+      return InvalidArgument("count: expected a number from 0 to 100000");
     }
     assignment.count = count.get<uint32_t>();
   }
@@ -32,7 +33,11 @@ Result<PodSetAssignment> ReadAssignment(const JobJson& object) {
     if (!flavor.is_string()) return InvalidArgument("flavors." + resource + ": expected a text");
     assignment.flavors[resource] = flavor.get<std::string>();
   }
-  assignment.has_topology = MemberOf(object, "topologyAssignment").is_object();
+  const JobJson& topology = MemberOf(object, "topologyAssignment");
+  if (topology.is_null()) return assignment;
+  Result<std::vector<NodeLabels>> nodes = ReadTopologyAssignment(topology, assignment.count);
+  if (!nodes.ok()) return nodes.status().WithContext("topologyAssignment");
+  assignment.nodes = *std::move(nodes);
   return assignment;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engines/kubernetes/jobs/kueue/topology_assignment.h"
 #include "engines/kubernetes/jobs/longhaul_job.h"
 
 namespace longhaul::engines::kubernetes {
@@ -21,7 +22,7 @@ struct PodSetAssignment {
   std::string name;
   uint32_t count = 0;
   std::map<std::string, std::string> flavors;  // name of the ResourceFlavor, by resource
-  bool has_topology = false;                   // Kueue has chosen nodes, too
+  std::vector<NodeLabels> nodes;  // of each pod, where Kueue has chosen them; else empty
 };
 
 struct Workload {
