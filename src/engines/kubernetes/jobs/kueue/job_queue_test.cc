@@ -211,7 +211,8 @@ TEST_F(JobQueueTest, WorkersAreOnTheNodesThatKueueHasChosen) {
   Admit();
   JobJson& sets = workload_["status"]["admission"]["podSetAssignments"];
   sets[0]["topologyAssignment"] = JobJson::parse(R"({"levels": ["host"], "slices": [
-      {"domainCount": 1, "valuesPerLevel": [{"universal": "n9"}], "podCounts": {"universal": 1}}]})");
+      {"domainCount": 1, "valuesPerLevel": [{"universal": "n9"}],
+       "podCounts": {"universal": 1}}]})");
   sets[1]["topologyAssignment"] = JobJson::parse(R"({"levels": ["host"], "slices": [
       {"domainCount": 2, "valuesPerLevel": [{"individual": {"roots": ["n1", "n2"]}}],
        "podCounts": {"individual": [3, 1]}}]})");
