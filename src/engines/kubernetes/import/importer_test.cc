@@ -99,7 +99,7 @@ TEST(Importer, RefusesWhatTheOperatorOrTheControllerWouldRefuse) {
     std::string command;
     const char* want;
   } kRows[] = {
-      {words + "]", "the LonghaulJob that results is refused: spec.job:1: command"},
+      {words + "]", "command: has 1001 words with args, expected at most 1,000"},
       {"[" + std::string(40'000, 'x') + "]", "the LonghaulJob that results is refused"},
       {"[a], securityContext: x, workingDir: " + std::string(5'000, 'w'), "working_directory"},
       {"[a], ports: [" + std::string(1'100'000, 'p') + "]", "expected at most 1 MiB"},
@@ -109,6 +109,27 @@ TEST(Importer, RefusesWhatTheOperatorOrTheControllerWouldRefuse) {
     text.replace(text.find("[a]"), 3, row.command);
     EXPECT_THAT(ImportError(text), HasSubstr(row.want)) << row.command.substr(0, 40);
   }
+}
+
+// Each of them took a minute or gigabytes before it had a limit.
+TEST(Importer, HostileTextsEndSoon) {
+  std::string references;
+  std::string assignments;
+  std::string variables;
+  for (int i = 0; i < 100'000; ++i) references += "$(";
+  for (int i = 0; i < 100'000; ++i) assignments += "A=1 ";
+  for (int i = 0; i < 100'000; ++i) variables += "$(V)";
+  const std::string value(10'000, 'v');
+  for (const std::string& command :
+       {"[sh, -c, '" + references + "']", "[sh, -c, '" + assignments + "']",
+        "['" + variables + "'], env: [{name: V, value: '" + value + "'}]"}) {
+    std::string text = SmallJob("name: a");
+    text.replace(text.find("[a]"), 3, command);
+    EXPECT_THAT(ImportError(text), HasSubstr("32,768")) << command.substr(0, 40);
+  }
+  std::string aliases = "a: &a '" + std::string(1'000'000, 'x') + "'\nb: [*a";
+  for (int i = 0; i < 100; ++i) aliases += ", *a";
+  EXPECT_THAT(ImportError(aliases + "]"), HasSubstr("job.yaml:2: the file has more than 16 MiB"));
 }
 
 TEST(LonghaulJobChecks, AgreeWithTheDefinition) {

@@ -8,6 +8,8 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
+constexpr size_t kMostElements = 2'000;
+
 JobJson KeyOf(const JobJson& object, const char* key) {
   return object.is_object() ? object.value(key, JobJson()) : JobJson();
 }
@@ -29,9 +31,13 @@ void PatchContainer(const JobJson& patch, const std::string& path, JobJson& cont
   ObjectFields fields(patch, path, translation);
   fields.Take("name");
   const JobJson& env = fields.TakeList("env");
-  if (!env.empty()) MergeByKey(env, "name", ListAt(container, "env"));
+  if (!env.empty())
+    MergeByKey(env, "name", fields.PathOf("env"), ListAt(container, "env"), translation);
   const JobJson& mounts = fields.TakeList("volumeMounts");
-  if (!mounts.empty()) MergeByKey(mounts, "mountPath", ListAt(container, "volumeMounts"));
+  if (!mounts.empty()) {
+    MergeByKey(mounts, "mountPath", fields.PathOf("volumeMounts"),
+               ListAt(container, "volumeMounts"), translation);
+  }
   const JobJson& context = fields.TakeObject("securityContext");
   if (!context.is_null()) container["securityContext"] = context;
   fields.Finish();
@@ -39,7 +45,13 @@ void PatchContainer(const JobJson& patch, const std::string& path, JobJson& cont
 
 }  // namespace
 
-void MergeByKey(const JobJson& added, const char* key, JobJson& list) {
+void MergeByKey(const JobJson& added, const char* key, const std::string& path, JobJson& list,
+                Translation& translation) {
+  if (added.size() + list.size() > kMostElements) {
+    return translation.Fail(path,
+                            "has " + std::to_string(added.size()) +
+                                " elements, expected at most 2,000 with those of the runtime");
+  }
   for (const JobJson& each : added) {
     const JobJson name = KeyOf(each, key);
     const auto found = std::ranges::find_if(
@@ -68,7 +80,9 @@ void ApplyPodPatch(const JobJson& patch, const std::string& path, size_t trainer
   fields.Finish();
   JobJson& pod = ObjectAt(pod_template, "spec");
   const JobJson& volumes = spec.TakeList("volumes");
-  if (!volumes.empty()) MergeByKey(volumes, "name", ListAt(pod, "volumes"));
+  if (!volumes.empty()) {
+    MergeByKey(volumes, "name", spec.PathOf("volumes"), ListAt(pod, "volumes"), translation);
+  }
   for (const char* list : {"containers", "initContainers"}) {
     const JobJson& patches = spec.TakeList(list);
     for (size_t i = 0; i < patches.size(); ++i) {

@@ -11,8 +11,10 @@
 namespace longhaul::engines::kubernetes {
 
 // Adds the elements of a list with keys ("name", "mountPath") to another one: an element of the
-// same key is replaced.
-void MergeByKey(const JobJson& added, const char* key, JobJson& list);
+// same key is replaced. Lists of more than 2,000 elements are an error of the translation, at
+// `path`.
+void MergeByKey(const JobJson& added, const char* key, const std::string& path, JobJson& list,
+                Translation& translation);
 
 // Applies {"metadata": ..., "spec": ...} to a pod template. Labels, annotations, volumes, and of
 // containers env and volumeMounts are merged; other fields are replaced. `trainer`: the index of

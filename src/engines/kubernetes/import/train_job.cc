@@ -150,7 +150,7 @@ class TrainJobTranslator {
     if (!env.empty()) {
       JobJson& list = (*container)["env"];
       if (!list.is_array()) list = JobJson::array();
-      MergeByKey(env, "name", list);
+      MergeByKey(env, "name", fields.PathOf("env"), list, translation_);
     }
     const JobJson& resources = fields.TakeObject("resourcesPerNode");
     if (!resources.is_null()) (*container)["resources"] = resources;

@@ -19,6 +19,7 @@ constexpr std::string_view kMemoryPath = "/dev/shm";
 constexpr std::string_view kOurFolder = "/var/run/longhaul";
 constexpr auto kOurVolumes = std::to_array<std::string_view>(
     {"longhaul-pod", "longhaul-state", "longhaul-token", "longhaul-program", "longhaul-memory"});
+constexpr size_t kMostWords = 1'000;                  // as in a job file
 constexpr const char* kInstallContainer = "install";  // the operator's init container
 
 // What Longhaul sets for each process.
@@ -204,6 +205,10 @@ class TemplateTranslator {
       for (const JobJson& word : words) command.words.push_back(word.get<std::string>());
     }
     if (command.words.empty()) return translation_.Fail(command.path, source_.missing_command);
+    if (command.words.size() > kMostWords) {
+      return translation_.Fail(command.path, "has " + std::to_string(command.words.size()) +
+                                                 " words with args, expected at most 1,000");
+    }
     FillVariables(env, command);
     command.renamed = source_.renamed;
     result_.command = TranslateCommand(command, translation_);

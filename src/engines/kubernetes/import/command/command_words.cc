@@ -8,6 +8,10 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
+constexpr size_t kMostReference = 300;  // of $(NAME)
+// A job file refuses words of more than 32,768 bytes: such a one may be cut, for it is an error.
+constexpr size_t kMostValues = 100'000;
+
 bool IsNameCharacter(char c) { return IsLetterOrDigit(c) || c == '_'; }
 
 // The parts of a text around its references $(NAME), in order.
@@ -18,14 +22,16 @@ struct Part {
 
 std::vector<Part> Parts(std::string_view word, const CommandVariables& variables) {
   std::vector<Part> parts(1);
-  for (size_t at = 0; at < word.size();) {
+  size_t bytes = 0;  // of the values
+  for (size_t at = 0; at < word.size() && bytes <= kMostValues;) {
     const std::string_view rest = word.substr(at);
     if (rest.starts_with("$$(")) {
       parts.back().text += "$";
       at += 2;
       continue;
     }
-    const size_t end = rest.starts_with("$(") ? rest.find(')') : rest.npos;
+    const size_t end =
+        rest.starts_with("$(") ? rest.substr(0, kMostReference).find(')') : rest.npos;
     if (end == rest.npos) {
       parts.back().text += word[at++];
       continue;
@@ -34,6 +40,7 @@ std::vector<Part> Parts(std::string_view word, const CommandVariables& variables
     const auto value = variables.values.find(name);
     if (value != variables.values.end()) {
       parts.back().text += value->second;
+      bytes += value->second.size();
     } else if (variables.at_run_time.contains(name)) {
       parts.push_back({name, true});
       parts.emplace_back();

@@ -220,7 +220,9 @@ std::optional<FoundLauncher> FindLauncher(std::span<const CommandWord> words) {
 
 bool NamesLauncher(const CommandWord& word) {
   if (word.literal) return IsLauncherProgram(word.text) || IsLauncherModule(word.text);
-  return MentionsName(word.text, "torchrun") || MentionsName(word.text, "dlrover-run");
+  const bool runs =
+      word.text.find("$(") != std::string::npos || word.text.find('`') != std::string::npos;
+  return runs && (MentionsName(word.text, "torchrun") || MentionsName(word.text, "dlrover-run"));
 }
 
 std::vector<CommandWord> TranslateLauncher(const FoundLauncher& launcher,

@@ -113,6 +113,8 @@ TEST(Launcher, MistakesAreErrorsThatNameTheOption) {
       {{"dlrover-run", "--node_unit=0", "a.py"}, "--node-unit: is '0', expected a number from 1"},
       {{"timeout", "60", "torchrun", "a.py"}, "cannot be translated"},
       {{"bash", "-c", "timeout 60 torchrun a.py"}, "cannot be translated"},
+      {{"bash", "-c", "x=$(torchrun $A a.py)"}, "cannot be translated"},
+      {{"su", "user", "-c", "torchrun a.py"}, "cannot be translated"},
       {{"bash", "-c", "torchrun a.py; torchrun b.py"}, "cannot be translated"},
       {{"bash", "-c", "cat <<X\nX\ntorchrun a.py"}, "cannot be translated"},
       {{"bash", "-c", "torchrun \"$@\"", "x", "a.py"}, "cannot be translated"},
@@ -139,6 +141,10 @@ TEST(LauncherInAScript, IsReplacedWhereItIs) {
               ElementsAre("bash", "-c", "exec python3 -u $DIR/a.py"));
   EXPECT_THAT(ArgvOfScript("torchrun a.py --lr $LR '$x' \"$Y z\""),
               ElementsAre("bash", "-c", "exec python3 -u a.py --lr $LR '$x' \"$Y z\""));
+  EXPECT_THAT(ArgvOfScript("echo \"torchrun on $HOST\"; torchrun a.py"),
+              ElementsAre("bash", "-c", "echo \"torchrun on $HOST\"; exec python3 -u a.py"));
+  EXPECT_THAT(Argv({"bash", "-o", "pipefail", "-c", "torchrun a.py | tee l"}),
+              ElementsAre("bash", "-o", "pipefail", "-c", "python3 -u a.py | tee l"));
   EXPECT_THAT(Argv({"/bin/sh", "-e", "-c", "x\ntorchrun a.py"}),
               ElementsAre("/bin/sh", "-e", "-c", "x\nexec python3 -u a.py"));
 }

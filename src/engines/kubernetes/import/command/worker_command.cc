@@ -22,6 +22,8 @@ constexpr auto kOtherLaunchers =
     std::to_array<std::string_view>({"accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec",
                                      "srun", "tune", "colossalai", "ray"});
 
+constexpr size_t kFirstWords = 8;  // in which a launcher is named
+
 std::string_view BaseOf(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool IsShell(std::string_view word) {
@@ -35,6 +37,7 @@ size_t ScriptIndex(const std::vector<std::string>& words) {
   for (size_t i = 1; i + 1 < words.size(); ++i) {
     if (!words[i].starts_with('-') || words[i].starts_with("--")) return 0;
     if (words[i].ends_with('c')) return i + 1;
+    if (words[i].ends_with('o')) ++i;  // -o pipefail
   }
   return 0;
 }
@@ -43,6 +46,13 @@ std::vector<std::string> Texts(const std::vector<CommandWord>& words) {
   std::vector<std::string> texts;
   for (const CommandWord& word : words) texts.push_back(word.text);
   return texts;
+}
+
+// A word that is a launcher, or a text for another program that has one in it.
+bool MayStartLauncher(const CommandWord& word) {
+  if (NamesLauncher(word)) return true;
+  return word.text.find(' ') != std::string::npos &&
+         (MentionsName(word.text, "torchrun") || MentionsName(word.text, "dlrover-run"));
 }
 
 bool AreLiteral(const std::vector<CommandWord>& words) {
@@ -72,7 +82,7 @@ class CommandTranslator {
     }
     if (const std::optional<FoundLauncher> launcher = FindLauncher(words)) {
       words = Launched(*launcher, std::span(words).subspan(launcher->words));
-    } else if (std::ranges::any_of(words, NamesLauncher)) {
+    } else if (std::ranges::any_of(words, MayStartLauncher)) {
       return translation_.Fail(container_.path, kHiddenLauncher);
     } else {
       ReportOtherLauncher(words);
@@ -91,7 +101,9 @@ class CommandTranslator {
     const std::optional<std::vector<ShellToken>> tokens = DivideScript(script);
     std::vector<size_t> found;
     for (size_t i = 0; tokens && i < tokens->size(); ++i) {
-      if ((*tokens)[i].begins_command && FindLauncher(CommandAt(*tokens, i))) found.push_back(i);
+      if ((*tokens)[i].begins_command && FindLauncher(CommandAt(*tokens, i, kFirstWords))) {
+        found.push_back(i);
+      }
     }
     const bool mentioned =
         tokens ? std::ranges::count_if(*tokens,
@@ -112,10 +124,13 @@ class CommandTranslator {
     ReplaceInScript(*tokens, found.front(), index);
   }
 
-  // The words from a token to the next operator.
-  static std::vector<CommandWord> CommandAt(const std::vector<ShellToken>& tokens, size_t at) {
+  // The words from a token to the next operator, at most so many.
+  static std::vector<CommandWord> CommandAt(const std::vector<ShellToken>& tokens, size_t at,
+                                            size_t most = SIZE_MAX) {
     std::vector<CommandWord> words;
-    for (; at < tokens.size() && tokens[at].is_word; ++at) words.push_back(tokens[at].word);
+    for (; at < tokens.size() && tokens[at].is_word && words.size() < most; ++at) {
+      words.push_back(tokens[at].word);
+    }
     return words;
   }
 
@@ -188,7 +203,7 @@ class CommandTranslator {
 
   void ReportOtherLaunchers(const std::vector<ShellToken>& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i].begins_command) ReportOtherLauncher(CommandAt(tokens, i));
+      if (tokens[i].begins_command) ReportOtherLauncher(CommandAt(tokens, i, 1));
     }
   }
 

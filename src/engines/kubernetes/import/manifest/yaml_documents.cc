@@ -29,23 +29,25 @@ class DocumentBuilder final : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (Accept(mark, 1)) Place(mark, {JobJson(), 1}, anchor);
+    if (Accept(mark, 1, 0)) Place(mark, {JobJson(), 1, 0}, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
       return Refuse(mark, "an alias stands for a value that contains it: write the value out");
     }
-    if (Accept(mark, found->second.values)) Place(mark, found->second, YAML::NullAnchor);
+    const Value& value = found->second;
+    if (Accept(mark, value.values, value.bytes)) Place(mark, value, YAML::NullAnchor);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    if (!Accept(mark, 1)) return;
+    if (!Accept(mark, 1, value.size())) return;
     if (WantsKey()) {
       if (anchor != YAML::NullAnchor) return Refuse(mark, "a key has an anchor: leave it out");
       return OpenKey(mark, value, tag == "?");
     }
-    if (tag == "!" || tag == kTextTag) return Place(mark, {JobJson(value), 1}, anchor);
+    if (tag == "!" || tag == kTextTag)
+      return Place(mark, {JobJson(value), 1, value.size()}, anchor);
     if (tag != "?") {
       return Refuse(mark, "the tag " + Printable(tag, 60) + " is not supported: leave it out");
     }
@@ -54,7 +56,7 @@ class DocumentBuilder final : public YAML::EventHandler {
       return Refuse(mark, "'" + Printable(value, 40) +
                               "' is no number of at most 64 bits: write a text in quotes");
     }
-    Place(mark, {*plain, 1}, anchor);
+    Place(mark, {*plain, 1, value.size()}, anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
@@ -71,10 +73,11 @@ class DocumentBuilder final : public YAML::EventHandler {
   JobJson TakeRoot() { return std::move(root_); }
 
  private:
-  // With the number of values in it, itself included.
+  // With the number of values in it, itself included, and the bytes of their texts.
   struct Value {
     JobJson json;
     size_t values = 1;
+    size_t bytes = 0;
   };
   struct Container {
     Value value;
@@ -95,9 +98,14 @@ class DocumentBuilder final : public YAML::EventHandler {
     status_ = InvalidArgument(file_ + ":" + std::to_string(mark.line + 1) + ": " + why);
   }
 
-  bool Accept(const YAML::Mark& mark, size_t values) {
+  bool Accept(const YAML::Mark& mark, size_t values, size_t bytes) {
     if (!status_.ok()) return false;
     values_ += values;
+    bytes_ += bytes;
+    if (bytes_ > kMostManifestText) {
+      Refuse(mark, "the file has more than 16 MiB of text, with that of aliases: divide it");
+      return false;
+    }
     if (values_ <= kMostManifestValues) return true;
     Refuse(mark, "the file has more than " + WithThousands(kMostManifestValues) +
                      " values, with those that aliases stand for: divide it");
@@ -120,7 +128,7 @@ class DocumentBuilder final : public YAML::EventHandler {
   }
 
   void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, JobJson empty) {
-    if (!Accept(mark, 1)) return;
+    if (!Accept(mark, 1, 0)) return;
     if (WantsKey()) return Refuse(mark, "a key is a list or a map, expected text");
     if (tag != "?" && tag != "!" && !tag.empty()) {
       return Refuse(mark, "the tag " + Printable(tag, 60) + " is not supported: leave it out");
@@ -175,6 +183,7 @@ class DocumentBuilder final : public YAML::EventHandler {
           mark, "values are nested deeper than " + std::to_string(kMostManifestDepth) + " levels");
     }
     outer.value.values += value.values;
+    outer.value.bytes += value.bytes;
     if (outer.merges) return Merge(mark, outer, value.json);
     if (!outer.value.json.is_object()) {
       outer.value.json.push_back(std::move(value.json));
@@ -198,7 +207,8 @@ class DocumentBuilder final : public YAML::EventHandler {
   JobJson root_;
   std::vector<Container> open_;
   std::map<YAML::anchor_t, Value> anchors_;
-  size_t values_ = 0;  // of the whole file
+  size_t values_ = 0;  // of the whole file, as bytes_
+  size_t bytes_ = 0;
 };
 
 }  // namespace
