@@ -135,6 +135,14 @@ TEST(PyTorchJob, ElasticPolicyBecomesBounds) {
             "changed: 1 is outside of the bounds: 2");
 }
 
+TEST(PyTorchJob, LimitsThemselvesAreAccepted) {
+  const JobJson spec =
+      SpecOf(Job("runPolicy: {backoffLimit: 1000000}, nprocPerNode: \"1024\"", "replicas: 100000"));
+  EXPECT_EQ(spec["workers"]["desired"], 100'000);
+  EXPECT_EQ(spec["job"]["max_restarts"], 1'000'000);
+  EXPECT_EQ(spec["job"]["resources"]["processes_per_node"], 1'024);
+}
+
 TEST(PyTorchJob, NodesOfTheLauncherComeFirst) {
   const JobJson spec = SpecOf(Job("elasticPolicy: {minReplicas: 1, maxReplicas: 9}", "replicas: 4",
                                   "command: [torchrun, --nnodes=2:6, a.py]"));

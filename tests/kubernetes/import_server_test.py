@@ -1,6 +1,6 @@
 """Translated jobs of other operators at the real kube-apiserver: they are stored as printed.
 
-  import_test.py LONGHAUL
+  import_server_test.py LONGHAUL
 """
 
 import json
