@@ -40,32 +40,43 @@ def merged(value, change):
     return result
 
 
+def conditions_of(server, name):
+    """The conditions of a definition: their types with their statuses."""
+    _, definition = server.send("GET", f"{DEFINITIONS}/{name}")
+    conditions = definition.get("status", {}).get("conditions", [])
+    return {each["type"]: each["status"] for each in conditions}
+
+
+def install_definition(server):
+    """Adds LonghaulJob to a server, and returns the name of the definition when it is served."""
+    status, made = server.send("POST", DEFINITIONS + STRICT, DEFINITION.read_text(),
+                               "application/yaml")
+    if status != 201:
+        raise AssertionError(made)
+    name = made["metadata"]["name"]
+    deadline = time.monotonic() + 20
+    while conditions_of(server, name).get("Established") != "True":
+        if time.monotonic() > deadline:
+            raise AssertionError(conditions_of(server, name))
+        time.sleep(0.05)
+    # Served a moment after it is established.
+    while server.send("GET", JOBS)[0] != 200:
+        if time.monotonic() > deadline:
+            raise AssertionError("the resource is not served")
+        time.sleep(0.05)
+    return name
+
+
 class LonghaulJob(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         binaries = programs_or_skip("kube-apiserver", "etcd")
         cls.server = cls.enterClassContext(ApiServer(binaries, folder_for(cls)))
-        status, made = cls.server.send("POST", DEFINITIONS + STRICT, DEFINITION.read_text(),
-                                       "application/yaml")
-        if status != 201:
-            raise AssertionError(made)
-        cls.name = made["metadata"]["name"]
-        deadline = time.monotonic() + 20
-        while cls.conditions().get("Established") != "True":
-            if time.monotonic() > deadline:
-                raise AssertionError(cls.conditions())
-            time.sleep(0.05)
-        # Served a moment after it is established.
-        while cls.server.send("GET", JOBS)[0] != 200:
-            if time.monotonic() > deadline:
-                raise AssertionError("the resource is not served")
-            time.sleep(0.05)
+        cls.name = install_definition(cls.server)
 
     @classmethod
     def conditions(cls):
-        _, definition = cls.server.send("GET", f"{DEFINITIONS}/{cls.name}")
-        conditions = definition.get("status", {}).get("conditions", [])
-        return {each["type"]: each["status"] for each in conditions}
+        return conditions_of(cls.server, cls.name)
 
     def object(self, spec, name=None):
         usual = self._testMethodName.removeprefix("test_").replace("_", "-")[:NAME_LIMIT]

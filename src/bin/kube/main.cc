@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bin/command.h"
+#include "bin/kube/import_command.h"
 #include "bin/kube/operate_command.h"
 #include "bin/kube/pod_commands.h"
 #include "bin/kube/schedule_command.h"
@@ -18,6 +19,7 @@ int Main(int argc, char** argv) {
   Action action;
   AddScheduleCommand(app, action);
   AddOperateCommand(app, action);
+  AddImportCommand(app, action);
   AddPodCommands(app, action);
   try {
     app.parse(argc, argv);
