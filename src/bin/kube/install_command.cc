@@ -39,8 +39,7 @@ constexpr const char* kUninstallHelp =
 constexpr const char* kUninstallExamples =
     "Examples:\n"
     "  longhaul kube uninstall\n"
-    "  kubectl delete customresourcedefinition longhauljobs.longhaul.dev   # and all jobs, for "
-    "ever";
+    "  kubectl delete customresourcedefinition longhauljobs.longhaul.dev   # all jobs, too";
 
 struct InstallOptions {
   KubeAccessOptions access;
