@@ -26,14 +26,16 @@ class Kueue:
 
     quota: the amounts of the queue by resource. node_labels: of the nodes that they stand for.
     levels: labels of nodes by which Kueue chooses nodes; without them it does not.
+    configuration: more members of Kueue's configuration.
     """
 
-    def __init__(self, binaries, server, quota, node_labels=None, levels=()):
+    def __init__(self, binaries, server, quota, node_labels=None, levels=(), configuration=None):
         self.binaries = binaries
         self.server = server
         self.quota = quota
         self.node_labels = node_labels or {}
         self.levels = levels
+        self.configuration = configuration or {}
         self.process = None
 
     def __enter__(self):
@@ -99,7 +101,8 @@ class Kueue:
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
             "integrations": {"frameworks": ["batch/job"],
-                             "externalFrameworks": ["LonghaulJob.v1.longhaul.dev"]}}))
+                             "externalFrameworks": ["LonghaulJob.v1.longhaul.dev"]},
+            **self.configuration}))
         self.log = folder / "kueue.log"
         with open(self.log, "w") as log:
             # Kueue reads the certificate of its metrics from a fixed path in /etc, which it has to

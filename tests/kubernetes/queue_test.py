@@ -83,6 +83,25 @@ class QueueCase:
         told = [note for reason, note in self.events("long") if reason == "Suspended"]
         self.assertTrue(any("reempt" in note or "to make room" in note for note in told), told)
 
+    def test_a_restart_is_a_recovery_in_the_queue(self):
+        # Kueue's recoveryTimeout counts for the reason WaitForRecovery alone.
+        seen = []
+
+        def has_recovered():
+            found = [(each["status"], each["reason"])
+                     for each in self.workload("again")["status"].get("conditions", [])
+                     if each["type"] == "PodsReady"]
+            seen.extend(each for each in found if each not in seen)
+            return ("True", "Recovered") in seen
+
+        self.make_in_queue("again", 100 * LONG, "low")
+        self.await_phase("again", "Running")
+        wait_for(lambda: has_recovered() or seen, "PodsReady")
+        self.server.call("DELETE", f"{PODS}/{self.names('worker')[0]}")
+        wait_for(has_recovered, "the recovery")
+        self.assertEqual(seen, [("True", "Started"), ("False", "WaitForRecovery"),
+                                ("True", "Recovered")])
+
     def test_a_suspended_job_leaves_its_queue_and_a_deleted_one_too(self):
         self.make_in_queue("stops", LONG, "low")
         self.await_phase("stops", "Running")

@@ -18,6 +18,11 @@ constexpr const char* kUidLabel = "kueue.x-k8s.io/job-uid";
 constexpr std::array<std::pair<const char*, const char*>, 2> kTopologies = {
     {{"kueue.x-k8s.io/podset-required-topology", "required"},
      {"kueue.x-k8s.io/podset-preferred-topology", "preferred"}}};
+constexpr std::string_view kPodsReady = "PodsReady";
+// Reasons of PodsReady = False. The timeouts of Kueue's waitForPodsReady apply to these two alone:
+// `timeout` from the admission on, and `recoveryTimeout` from the condition's transition on.
+constexpr std::string_view kWaitForStart = "WaitForStart";
+constexpr std::string_view kWaitForRecovery = "WaitForRecovery";
 
 PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
 PodName NameOf(const Workload& workload) {
@@ -150,8 +155,24 @@ JobAction ReleaseAction(const LonghaulJob& job, const Workload& workload, Instan
   conditions.Set("QuotaReserved", false, "Pending", workload.eviction_message);
   conditions.Set("Admitted", false, "NoReservation", "the job has stopped");
   conditions.Set("Requeued", returns, EvictionReason(workload), workload.eviction_message);
-  if (workload.pods_ready) conditions.Set("PodsReady", false, "Stopped", "the job has stopped");
+  // Also where it is False already: a WaitForRecovery that stays would count against the next
+  // admission.
+  if (ConditionIn(workload.conditions, kPodsReady).is_object()) {
+    conditions.Set(kPodsReady, false, kWaitForStart, "the job has stopped");
+  }
   return StatusAction(job, workload, {{"admission", nullptr}, {"conditions", conditions.Take()}});
+}
+
+// Requires a workload whose condition differs from `ready`: False means that the job has trained
+// since its admission.
+JobAction ReadinessAction(const LonghaulJob& job, const Workload& workload, bool ready,
+                          Instant wall) {
+  const std::string before = TextAt(ConditionIn(workload.conditions, kPodsReady), "reason");
+  const std::string_view trains = before == kWaitForRecovery ? "Recovered" : "Started";
+  Conditions conditions(workload, wall);
+  conditions.Set(kPodsReady, ready, ready ? trains : kWaitForRecovery,
+                 ready ? "the job trains" : "the job does not train");
+  return StatusAction(job, workload, {{"conditions", conditions.Take()}});
 }
 
 JobAction FinishAction(const LonghaulJob& job, const Workload& workload, Instant wall) {
@@ -201,10 +222,7 @@ QueueDecision Admitted(const LonghaulJob& job, const Workload& workload,
   decision.runs = true;
   const bool ready = StoredPhase(job) == JobPhase::kRunning;
   if (ready != workload.pods_ready) {
-    Conditions conditions(workload, wall);
-    conditions.Set("PodsReady", ready, ready ? "Started" : "NotRunning",
-                   ready ? "the job trains" : "the job does not train");
-    decision.now = StatusAction(job, workload, {{"conditions", conditions.Take()}});
+    decision.now = ReadinessAction(job, workload, ready, wall);
   }
   return decision;
 }

@@ -266,6 +266,35 @@ TEST_F(JobQueueTest, ReadinessIsReported) {
   EXPECT_EQ(ConditionOf(*Decide().now, "PodsReady")["status"], "False");
 }
 
+// Kueue's timeouts apply to two reasons alone (tests/kubernetes/kueue_test.py).
+TEST_F(JobQueueTest, ReadinessHasTheReasonsOfKueuesTimeouts) {
+  Admit();
+  object_["status"]["phase"] = "Running";
+  EXPECT_EQ(ConditionOf(*Decide().now, "PodsReady")["reason"], "Started");
+  SetCondition("PodsReady", true, "Started", "");
+  object_["status"]["phase"] = "Restarting";
+  EXPECT_EQ(ConditionOf(*Decide().now, "PodsReady")["reason"], "WaitForRecovery");
+  SetCondition("PodsReady", false, "WaitForRecovery", "");
+  EXPECT_FALSE(Decide().now);
+  object_["status"]["phase"] = "Running";
+  EXPECT_EQ(ConditionOf(*Decide().now, "PodsReady")["reason"], "Recovered");
+}
+
+TEST_F(JobQueueTest, AnEvictedJobWaitsForItsStartAgain) {
+  for (const bool ready : {true, false}) {
+    Admit();
+    SetCondition("PodsReady", ready, ready ? "Started" : "WaitForRecovery", "");
+    SetCondition("Evicted", true, "PodsReadyTimeout", "exceeded");
+    const JobJson condition = ConditionOf(*Decide().when_stopped, "PodsReady");
+    EXPECT_EQ(condition["status"], "False") << ready;
+    EXPECT_EQ(condition["reason"], "WaitForStart") << ready;
+  }
+  // A job that has never trained has no such condition.
+  Admit();
+  SetCondition("Evicted", true, "PodsReadyTimeout", "exceeded");
+  EXPECT_TRUE(ConditionOf(*Decide().when_stopped, "PodsReady").is_null());
+}
+
 TEST_F(JobQueueTest, AnEvictedJobGivesItsQuotaBackInOneWrite) {
   Admit();
   SetCondition("PodsReady", true, "Started", "");
