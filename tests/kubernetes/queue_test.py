@@ -85,22 +85,27 @@ class QueueCase:
 
     def test_a_restart_is_a_recovery_in_the_queue(self):
         # Kueue's recoveryTimeout counts for the reason WaitForRecovery alone.
-        seen = []
-
-        def has_recovered():
-            found = [(each["status"], each["reason"])
-                     for each in self.workload("again")["status"].get("conditions", [])
-                     if each["type"] == "PodsReady"]
-            seen.extend(each for each in found if each not in seen)
-            return ("True", "Recovered") in seen
+        def await_ready(status, reason):
+            wait_for(lambda: (status, reason) in [
+                (each["status"], each["reason"])
+                for each in self.workload("again")["status"].get("conditions", [])
+                if each["type"] == "PodsReady"], f"PodsReady is {status}: {reason}")
 
         self.make_in_queue("again", 100 * LONG, "low")
         self.await_phase("again", "Running")
-        wait_for(lambda: has_recovered() or seen, "PodsReady")
+        await_ready("True", "Started")
+        # The worker's next life finds no node until the interruption has been reported.
+        self.cordon(True)
+        self.addCleanup(self.cordon, False)
         self.server.call("DELETE", f"{PODS}/{self.names('worker')[0]}")
-        wait_for(has_recovered, "the recovery")
-        self.assertEqual(seen, [("True", "Started"), ("False", "WaitForRecovery"),
-                                ("True", "Recovered")])
+        await_ready("False", "WaitForRecovery")
+        self.cordon(False)
+        await_ready("True", "Recovered")
+
+    def cordon(self, unschedulable):
+        for each in self.server.items("/api/v1/nodes"):
+            self.server.call("PATCH", f"/api/v1/nodes/{each['metadata']['name']}",
+                             {"spec": {"unschedulable": unschedulable}})
 
     def test_a_suspended_job_leaves_its_queue_and_a_deleted_one_too(self):
         self.make_in_queue("stops", LONG, "low")
