@@ -131,6 +131,11 @@ TEST_F(JobOperatorQueueTest, ASuspendedJobLeavesItsQueue) {
   object_["spec"]["suspend"] = false;
   Observe();
   EXPECT_THAT(Rest(), ElementsAre("create longhaul-tune"));
+  // It begins with first lives.
+  Admit();
+  Rest();
+  StartController("tune-controller-0");
+  EXPECT_THAT(Rest(), Contains("create tune-worker-0-0"));
 }
 
 TEST_F(JobOperatorQueueTest, ADeletedJobDeletesItsWorkloadBeforeItIsGone) {

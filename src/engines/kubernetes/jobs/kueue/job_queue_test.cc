@@ -353,6 +353,22 @@ TEST_F(JobQueueTest, AChangeOfWhatIsAskedMakesAnotherWorkload) {
   EXPECT_TRUE(Decide().runs);
 }
 
+TEST_F(JobQueueTest, AWorkloadThatSomebodyHasFinishedIsReplaced) {
+  Admit();
+  SetCondition("Finished", true, "Succeeded", "");
+  const QueueDecision decision = Decide();
+  EXPECT_FALSE(decision.runs);
+  ASSERT_TRUE(decision.when_stopped);
+  EXPECT_TRUE(std::holds_alternative<DeleteWorkload>(*decision.when_stopped));
+}
+
+TEST_F(JobQueueTest, ALabelOfTheTemplateIsNotReplaced) {
+  object_["spec"]["template"]["spec"]["nodeSelector"] = {{"pool", "mine"}};
+  Admit();
+  const JobJson worker = WorkerPod(Job(), settings_, 0, 0, {}, Decide().worker);
+  EXPECT_EQ(worker["spec"]["nodeSelector"]["pool"], "mine");
+}
+
 TEST_F(JobQueueTest, AnotherPriorityMovesAJobThatWaitsAndNotOneThatRuns) {
   objects_.SetPriority({PriorityKind::kWorkload, "urgent", 70, false});
   Create();
