@@ -5,8 +5,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -21,31 +19,6 @@ namespace kubernetes = engines::kubernetes;
 
 // After SIGTERM or SIGINT the program waits at most this long for the replies to what it has sent.
 constexpr Duration kDrainLimit = std::chrono::seconds(5);
-
-std::map<std::string, std::string> Environment() {
-  std::map<std::string, std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) environment[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return environment;
-}
-
-// A file that was named first; then the pod's own account; then the user's usual file.
-Result<kubernetes::Access> FindAccess(io::EventLoop& loop, const KubeServiceOptions& options) {
-  const std::map<std::string, std::string> environment = Environment();
-  const auto variable = [&environment](const char* name) {
-    const auto found = environment.find(name);
-    return found == environment.end() ? std::string() : found->second;
-  };
-  std::string path = options.kubeconfig.empty() ? variable("KUBECONFIG") : options.kubeconfig;
-  if (path.empty() && environment.contains("KUBERNETES_SERVICE_HOST")) {
-    return kubernetes::InClusterAccess(environment, std::string(kubernetes::kServiceAccountFolder));
-  }
-  if (path.empty()) path = variable("HOME") + "/.kube/config";
-  return kubernetes::KubeconfigAccess(loop, path, options.context);
-}
 
 // One process of the service, from its candidacy to its end.
 class Process final : public kubernetes::LeaderSink {
@@ -147,10 +120,7 @@ class Process final : public kubernetes::LeaderSink {
 }  // namespace
 
 void AddKubeServiceOptions(CLI::App& command, KubeServiceOptions& options) {
-  command.add_option("--kubeconfig", options.kubeconfig,
-                     "File with the address and the credentials; default: $KUBECONFIG, the pod's "
-                     "account, ~/.kube/config");
-  command.add_option("--context", options.context, "Context of that file");
+  AddKubeAccessOptions(command, options.access);
   command.add_flag("--leader-election,!--no-leader-election", options.elects,
                    "Of several instances only the holder of a Lease works (default)");
   command.add_option(
@@ -161,15 +131,10 @@ void AddKubeServiceOptions(CLI::App& command, KubeServiceOptions& options) {
 Status RunKubeService(const KubeServiceOptions& options, const MakeKubeService& make) {
   std::signal(SIGPIPE, SIG_IGN);
   ASSIGN_OR_RETURN(const std::unique_ptr<io::EventLoop> loop, io::EventLoop::Create());
-  ASSIGN_OR_RETURN(kubernetes::Access access, FindAccess(*loop, options));
-  const std::string namespace_name = access.namespace_name;
-  kubernetes::ClientSettings settings;
-  settings.traffic.limits[0].in_progress = options.connections;
-  settings.seed = static_cast<uint64_t>(ToNanoseconds(io::Now())) ^ static_cast<uint64_t>(getpid());
-  ASSIGN_OR_RETURN(const std::unique_ptr<kubernetes::Client> client,
-                   kubernetes::Client::Create(*loop, std::move(access), settings));
-  Process process(*loop, *client, options, make);
-  RETURN_IF_ERROR(process.Start(namespace_name));
+  ASSIGN_OR_RETURN(const KubeConnection connection,
+                   ConnectKube(*loop, options.access, options.connections));
+  Process process(*loop, *connection.client, options, make);
+  RETURN_IF_ERROR(process.Start(connection.namespace_name));
   loop->Run();
   return process.status();
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "bin/kube/kube_access.h"
 #include "engines/kubernetes/client/client.h"
 #include "io/event_loop.h"
 
@@ -30,8 +31,7 @@ struct KubeServiceOptions {
 
   std::string command;     // "schedule", for its log
   std::string lease_name;  // of the election
-  std::string kubeconfig;
-  std::string context;
+  KubeAccessOptions access;
   uint32_t connections = 16;
   bool elects = true;
   std::string lease_namespace;

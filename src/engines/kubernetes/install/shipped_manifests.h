@@ -1,0 +1,14 @@
+// The manifests of deploy/kubernetes, which this program carries with it.
+#pragma once
+
+#include <string_view>
+
+namespace longhaul::engines::kubernetes {
+
+// YAML, with the reasons as comments.
+std::string_view DefinitionManifest();  // crd/longhauljob.yaml
+std::string_view SchedulerManifest();
+std::string_view OperatorManifest();
+std::string_view FlowSchemaManifest();
+
+}  // namespace longhaul::engines::kubernetes
