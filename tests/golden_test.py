@@ -24,8 +24,8 @@ COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "job
             "what-if", "apply", "token",
             "token create", "token create-join", "token list", "token revoke", "events", "logs",
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
-            "kube install", "kube uninstall", "kube import", "slurm", "slurm submit", "profile",
-            "simulate", "calibrate", "checkpoint", "checkpoint ls",
+            "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",
+            "slurm submit", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]
 

@@ -5,6 +5,7 @@
 #include "bin/command.h"
 #include "bin/kube/import_command.h"
 #include "bin/kube/install_command.h"
+#include "bin/kube/node_health_command.h"
 #include "bin/kube/operate_command.h"
 #include "bin/kube/pod_commands.h"
 #include "bin/kube/schedule_command.h"
@@ -20,6 +21,7 @@ int Main(int argc, char** argv) {
   Action action;
   AddScheduleCommand(app, action);
   AddOperateCommand(app, action);
+  AddNodeHealthCommand(app, action);
   AddImportCommand(app, action);
   AddInstallCommands(app, action);
   AddPodCommands(app, action);
