@@ -284,6 +284,37 @@ TEST(NodeHealth, CordonsAtMostTheLimitAndTheOldestEvidenceFirst) {
   EXPECT_EQ(ReasonOf(program, "n0"), "Cordoned");
 }
 
+TEST(NodeHealth, OfTwoThatAreConfirmedAtOnceTheOlderEvidenceComesFirst) {
+  Program program(3, WithLimit(1));
+  program.nodes.SetCondition("n2", kDeadlock, true);
+  program.Settle();
+  program.Wait(seconds(5));
+  program.nodes.SetCondition("n1", kDeadlock, true);
+  program.Settle();
+  program.Wait(minutes(1));
+  program.Settle();
+  EXPECT_TRUE(program.nodes.IsCordoned("n2"));
+  EXPECT_FALSE(program.nodes.IsCordoned("n1"));
+}
+
+// The write may have been carried out: another node does not get the place, whatever is seen of it.
+TEST(NodeHealth, KeepsThePlaceOfACordonWhoseAnswerIsLost) {
+  Program program(3, WithLimit(1));
+  program.nodes.SetCondition("n0", kDeadlock, true);
+  program.nodes.SetCondition("n1", kDeadlock, true);
+  program.Settle();
+  program.Wait(seconds(30));
+  const auto actions = program.Decide();
+  ASSERT_EQ(std::get<PatchNode>(actions[0]).node, "n0");
+  program.Reply(actions[0], PatchResult::kUnknown);
+  for (size_t i = 1; i < actions.size(); ++i) program.Reply(actions[i], PatchResult::kDone);
+  program.nodes.Touch("n1");
+  for (const NodeAction& action : program.Decide()) {
+    const auto* patch = std::get_if<PatchNode>(&action);
+    EXPECT_FALSE(patch != nullptr && patch->node == "n1") << "n0 may be cordoned";
+  }
+}
+
 TEST(NodeHealth, KeepsToTheLimitAfterARestart) {
   Program program(4, WithLimit(1));
   program.nodes.SetCondition("n3", kDeadlock, true);
