@@ -165,13 +165,12 @@ class Cluster:
 
     def run_a_job(self, name):
         """From its creation to its end, in a queue, with a worker that is lost and a suspension."""
-        kueue = scripted_kueue.ScriptedKueue(self.server)
-        self.server.call("POST", f"{scripted_kueue.GROUP}/resourceflavors",
-                         {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor",
-                          "metadata": {"name": "default"}, "spec": {}})
+        with scripted_kueue.ScriptedKueue(self.server, pods=3):
+            self.run_admitted(name)
+        self.assert_no_refusals()
+
+    def run_admitted(self, name):
         end = self.make(name, labels={"kueue.x-k8s.io/queue-name": "team"})
-        self.wait_for(lambda: kueue.workload(name), "a Workload")
-        kueue.admit(name)
         self.await_phase(name, "Running")
         self.server.call("DELETE", f"{PODS}/{name}-worker-1-0")
         self.wait_for(lambda: all(self.trains(f"{name}-worker-{rest}") for rest in ("0-0", "1-1")),
@@ -181,10 +180,9 @@ class Cluster:
         self.suspend(name, True)
         self.await_phase(name, "Suspended")
         self.wait_for(lambda: not self.pods(), "the end of the pods")
-        self.wait_for(lambda: not kueue.workload(name), "the end of the Workload")
+        self.wait_for(lambda: not self.server.items(f"{scripted_kueue.GROUP}/workloads"),
+                      "the end of the Workload")
         self.suspend(name, False)
-        self.wait_for(lambda: kueue.workload(name), "another Workload")
-        kueue.admit(name)
         self.await_phase(name, "Running")
         end.touch()
         self.await_phase(name, "Succeeded")
@@ -194,7 +192,6 @@ class Cluster:
         self.wait_for(lambda: not self.pods(), "the end of its pods")
         self.wait_for(lambda: any(call[:3] == ("patch", "coordination.k8s.io", "leases")
                                   for call in self.server.calls(OPERATOR)), "a renewed lease")
-        self.assert_no_refusals()
 
 
 class OperatorRights(unittest.TestCase):

@@ -55,7 +55,8 @@ class ScriptedKueue:
 
     def __enter__(self):
         for each in definitions():
-            self.server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each)
+            self.server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each,
+                             allowed=(201, 409))
         while not all(self.server.is_served(f"{GROUP}/{plural}") for plural, _ in KINDS.values()):
             time.sleep(TURN_SECONDS)
         self.server.call("POST", f"{GROUP}/resourceflavors", {
