@@ -181,7 +181,7 @@ class OperatorCase(unittest.TestCase):
 
     def events(self, name):
         return [(each["reason"], each.get("note", "")) for each in self.server.items(EVENTS)
-                if each["regarding"]["name"] == name]
+                if each.get("regarding", {}).get("name") == name]  # some events name no object
 
     def delete(self, name):
         self.server.call("DELETE", f"{JOBS}/{name}")
