@@ -74,6 +74,13 @@ class HardwareCheckTest(unittest.TestCase):
             self.assertIn(f"| {name} | not applicable |", page)
         self.assertIn("| GPUs | none |", page)
 
+    def test_the_jobs_folders_stay_where_keep_says(self):
+        kept = self.top / "kept"
+        done, entries, _ = self.check("--parts", "recovery", "--keep", kept)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(entries["recovery"]["result"], "passed")
+        self.assertTrue((kept / "recovery/run/report.json").is_file())
+
     def test_a_file_that_is_no_wheel_fails_and_nothing_else_runs(self):
         broken = self.top / "longhaul-0.0.0-py3-none-any.whl"
         broken.write_bytes(b"no wheel")
@@ -109,6 +116,7 @@ class HardwareCheckTest(unittest.TestCase):
 
     def test_wrong_usage_is_exit_code_2(self):
         for words, text in ((["--wheel", self.top / "absent.whl"], "there is no such file"),
+                            (["--keep", self.top], "it exists already"),
                             (["--parts", "everything"], "invalid choice: 'everything'")):
             done, _, _ = self.check(*words)
             self.assertEqual(done.returncode, 2)

@@ -44,9 +44,10 @@ class HelmTest(unittest.TestCase):
 
     def test_a_release_makes_what_the_program_installs_and_its_end_leaves_the_definition(self):
         wanted = json.loads(self.run_program(
-            LONGHAUL, "kube", "install", "--image", IMAGE, "--flow-schema", "--dry-run",
-            "--json"))["items"]
-        self.helm("install", "longhaul", CHART, "--set", f"image={IMAGE},flowSchema=true")
+            LONGHAUL, "kube", "install", "--image", IMAGE, "--flow-schema", "--node-health",
+            "--dry-run", "--json"))["items"]
+        self.helm("install", "longhaul", CHART, "--set", 
+                  f"image={IMAGE},flowSchema=true,nodeHealth=true")
         for each in wanted:
             path = f"{account_rights.collection(each)}/{each['metadata']['name']}"
             found = self.server.call("GET", path)
@@ -66,8 +67,9 @@ class HelmTest(unittest.TestCase):
 
     def test_an_image_is_required(self):
         self.assertIn("set image to the name", self.helm("template", "longhaul", CHART, code=1))
-        self.assertNotIn("FlowSchema",
-                         self.helm("template", "longhaul", CHART, "--set", f"image={IMAGE}"))
+        without = self.helm("template", "longhaul", CHART, "--set", f"image={IMAGE}")
+        self.assertNotIn("FlowSchema", without)
+        self.assertNotIn("node-health", without)
 
 
 if __name__ == "__main__":

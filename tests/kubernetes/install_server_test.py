@@ -108,6 +108,17 @@ class InstallTest(unittest.TestCase):
         self.assertNotIn("operator applied", output)
         self.assertIn("scheduler", self.kube("uninstall"))
 
+    def test_the_health_of_nodes_is_installed_when_asked_for_and_removed(self):
+        self.kube("install", "--image", IMAGE)
+        self.assertNotIn("node-health", self.kube("install", "--image", IMAGE))
+        output = self.kube("install", "--image", IMAGE, "--node-health")
+        self.assertIn("Deployment longhaul-node-health applied", output)
+        # Its events are in the namespace of nodes' events.
+        self.assertIn("Role longhaul-node-health-events applied", output)
+        output = self.kube("uninstall")
+        self.assertIn("Deployment longhaul-node-health removed", output)
+        self.assertIn("Role longhaul-node-health-events removed", output)
+
     def test_a_wrong_image_is_refused_before_any_call(self):
         done = self.kube("install", "--image", "a b", code=2)
         self.assertIn("'a b' is no name of an image", done)

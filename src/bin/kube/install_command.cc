@@ -1,7 +1,9 @@
 #include "bin/kube/install_command.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,6 +32,7 @@ constexpr const char* kInstallExamples =
     "  longhaul kube install --image registry.example/longhaul:0.1 --dry-run | less\n"
     "  longhaul kube install --image registry.example/longhaul:0.1\n"
     "  longhaul kube install --image registry.example/longhaul:0.1 --flow-schema\n"
+    "  longhaul kube install --image registry.example/longhaul:0.1 --node-health\n"
     "  longhaul kube install --image registry.example/longhaul:0.1 --only scheduler\n"
     "  longhaul kube install --image registry.example/longhaul:0.1 --dry-run | kubectl diff -f -";
 constexpr const char* kUninstallHelp =
@@ -46,6 +49,7 @@ struct InstallOptions {
   std::string image;
   std::vector<std::string> only;
   bool flow_schema = false;
+  bool node_health = false;
   bool dry_run = false;
   bool force = false;
   bool json = false;
@@ -54,17 +58,17 @@ struct InstallOptions {
 
 std::vector<InstallPart> PartsOf(const InstallOptions& options) {
   constexpr InstallPart kAll[] = {InstallPart::kDefinition, InstallPart::kScheduler,
-                                  InstallPart::kOperator, InstallPart::kFlowSchema};
+                                  InstallPart::kOperator, InstallPart::kFlowSchema,
+                                  InstallPart::kNodeHealth};
+  const auto wanted = [&options](InstallPart part) {
+    if (options.remove) return true;
+    if (part == InstallPart::kFlowSchema) return options.flow_schema;
+    if (part == InstallPart::kNodeHealth) return options.node_health;
+    const std::vector<std::string>& only = options.only;
+    return only.empty() || std::find(only.begin(), only.end(), PartName(part)) != only.end();
+  };
   std::vector<InstallPart> parts;
-  for (const InstallPart part : kAll) {
-    const bool optional = part == InstallPart::kFlowSchema;
-    bool wanted = options.remove || !optional || options.flow_schema;
-    if (!options.only.empty()) {
-      const auto named = std::find(options.only.begin(), options.only.end(), PartName(part));
-      wanted = named != options.only.end() || (optional && options.flow_schema);
-    }
-    if (wanted) parts.push_back(part);
-  }
+  std::copy_if(std::begin(kAll), std::end(kAll), std::back_inserter(parts), wanted);
   return parts;
 }
 
@@ -152,6 +156,8 @@ void AddInstallCommands(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"definition", "scheduler", "operator"}));
   install->add_flag("--flow-schema", options->flow_schema,
                     "Give the requests of both programs the priority of the stock scheduler's");
+  install->add_flag("--node-health", options->node_health,
+                    "Cordon unhealthy nodes, too; its account can patch every node");
   install->add_flag("--dry-run", options->dry_run, "Print the manifests, and call no cluster");
   install->add_flag("--force", options->force,
                     "Take over fields that somebody else has changed since");

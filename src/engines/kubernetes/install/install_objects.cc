@@ -52,6 +52,8 @@ std::string_view ShippedManifest(InstallPart part) {
       return OperatorManifest();
     case InstallPart::kFlowSchema:
       return FlowSchemaManifest();
+    case InstallPart::kNodeHealth:
+      return NodeHealthManifest();
   }
   return "";
 }
@@ -59,8 +61,8 @@ std::string_view ShippedManifest(InstallPart part) {
 }  // namespace
 
 std::string_view PartName(InstallPart part) {
-  constexpr std::array<std::string_view, 4> kNames = {"definition", "scheduler", "operator",
-                                                      "flow-schema"};
+  constexpr std::array<std::string_view, 5> kNames = {"definition", "scheduler", "operator",
+                                                      "flow-schema", "node-health"};
   return kNames.at(static_cast<size_t>(part));
 }
 

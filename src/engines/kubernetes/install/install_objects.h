@@ -12,7 +12,13 @@
 
 namespace longhaul::engines::kubernetes {
 
-enum class InstallPart : uint8_t { kDefinition, kScheduler, kOperator, kFlowSchema };
+enum class InstallPart : uint8_t {
+  kDefinition,
+  kScheduler,
+  kOperator,
+  kFlowSchema,
+  kNodeHealth,
+};
 std::string_view PartName(InstallPart part);
 
 struct InstallObject {

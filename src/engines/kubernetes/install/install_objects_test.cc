@@ -14,7 +14,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr InstallPart kParts[] = {InstallPart::kDefinition, InstallPart::kScheduler,
-                                  InstallPart::kOperator, InstallPart::kFlowSchema};
+                                  InstallPart::kOperator, InstallPart::kFlowSchema,
+                                  InstallPart::kNodeHealth};
 
 std::vector<InstallObject> ObjectsOf(InstallPart part) {
   const Result<std::string> text = ManifestOf(part, "registry.test/a/longhaul@sha256:0a");
@@ -38,19 +39,22 @@ TEST(InstallObjects, EveryPartHasItsObjects) {
   EXPECT_THAT(scheduler, Contains("Deployment longhaul-scheduler"));
   EXPECT_THAT(LabelsOf(InstallPart::kOperator), Contains("ClusterRole longhaul-operator"));
   EXPECT_THAT(LabelsOf(InstallPart::kFlowSchema), testing::ElementsAre("FlowSchema longhaul"));
+  EXPECT_THAT(LabelsOf(InstallPart::kNodeHealth), Contains("Deployment longhaul-node-health"));
 }
 
-TEST(InstallObjects, ObjectsInNamespacesAreInThatOfLonghaul) {
+TEST(InstallObjects, ObjectsInNamespacesAreInThatOfLonghaulButTheRightToReportNodes) {
   for (const InstallPart part : kParts) {
     for (const InstallObject& object : ObjectsOf(part)) {
-      EXPECT_EQ(object.name.namespace_name, object.resource.namespaced ? "longhaul" : "")
+      const bool events = object.name.name == "longhaul-node-health-events";  // of nodes
+      const std::string wanted = events ? "default" : "longhaul";
+      EXPECT_EQ(object.name.namespace_name, object.resource.namespaced ? wanted : "")
           << object.label;
     }
   }
 }
 
 TEST(InstallObjects, TheImageIsTheGivenOneEverywhere) {
-  for (const InstallPart part : {InstallPart::kScheduler, InstallPart::kOperator}) {
+  for (const InstallPart part : {InstallPart::kScheduler, InstallPart::kOperator, InstallPart::kNodeHealth}) {
     const Result<std::string> text = ManifestOf(part, "registry.test/a/longhaul@sha256:0a");
     EXPECT_THAT(*text, HasSubstr("image: registry.test/a/longhaul@sha256:0a\n"));
     EXPECT_THAT(*text, Not(HasSubstr("registry.example")));

@@ -10,5 +10,6 @@ std::string_view DefinitionManifest();  // crd/longhauljob.yaml
 std::string_view SchedulerManifest();
 std::string_view OperatorManifest();
 std::string_view FlowSchemaManifest();
+std::string_view NodeHealthManifest();
 
 }  // namespace longhaul::engines::kubernetes
