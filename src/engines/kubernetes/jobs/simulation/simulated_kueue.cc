@@ -30,7 +30,8 @@ bool HoldsQuota(const Json& workload) {
 
 uint32_t UseOf(const Json& workload) {
   uint32_t pods = 0;
-  for (const Json& set : StatusIn(workload)["admission"]["podSetAssignments"]) {
+  const Json admission = StatusIn(workload).at("admission");
+  for (const Json& set : admission.at("podSetAssignments")) {
     pods += set["count"].get<uint32_t>();
   }
   return pods;
