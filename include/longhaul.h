@@ -158,10 +158,20 @@ int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* er
  * Returns LONGHAUL_FAILED_PRECONDITION if registered memory is shared with other processes or a
  * device. */
 int longhaul_snapshot_begin(longhaul_worker* worker, uint64_t step, longhaul_error* error);
+/* The asynchronous form for state in memory of any kind that the caller does not write before the
+ * wait, such as page-locked buffers into which a device copies the state. A thread of the library
+ * calls ready(argument), unless `ready` is null, which returns when the memory holds the state (0),
+ * or that it never will (not 0); then the thread copies and seals. `ready` may not use the worker.
+ * `stopped_ns` is the time for which the caller has stopped training for this snapshot already.
+ * Until the wait longhaul_snapshot_due returns 0. It and longhaul_report_step report the snapshot
+ * to the agent as soon as it is sealed. */
+int longhaul_snapshot_begin_staged(longhaul_worker* worker, uint64_t step, int64_t stopped_ns,
+                                   int (*ready)(void* argument), void* argument,
+                                   longhaul_error* error);
 /* Blocks until the snapshot that was begun is sealed, and reports it to the agent. Succeeds if none
  * was begun. A failure leaves the older snapshots unchanged. longhaul_snapshot,
- * longhaul_snapshot_begin, longhaul_restore, longhaul_register and longhaul_close include this
- * wait. */
+ * longhaul_snapshot_begin, longhaul_snapshot_begin_staged, longhaul_restore, longhaul_register and
+ * longhaul_close include this wait. */
 int longhaul_snapshot_wait(longhaul_worker* worker, longhaul_error* error);
 /* Returns how the last snapshot was copied, and the measured time for which training stopped with
  * each method, for example "asynchronous: 1 ms, direct copy: 62 ms". The text is valid until the

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import sys
-import threading
+import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _device, _objects, _state
@@ -43,9 +43,7 @@ class _Session:
         self.kept: List[Any] = []  # objects whose memory is registered
         self.pinned: Dict[str, Any] = {}  # buffers of device tensors, by name
         self.answer: Any = None  # the tensor that due() reduces over the ranks
-        self.background: Optional[threading.Thread] = None
-        self.failure: Optional[LonghaulError] = None
-        self.begun = False  # whether snapshot_begin started a snapshot
+        self.begun = False  # whether a snapshot was begun and not waited for
 
     def register(self, tensors: List[Tuple[TensorInfo, int, int]], kept: List[Any]) -> None:
         self.kept = kept
@@ -53,17 +51,8 @@ class _Session:
             self.worker.register(tensors)
             self.registered = tensors
 
-    def join(self) -> None:
-        if self.background is not None:
-            self.background.join()
-            self.background = None
-        if self.failure is not None:
-            failure, self.failure = self.failure, None
-            raise failure
-
     def settle(self) -> None:
         """Blocks until the pending snapshot is done. Its memory may be freed afterwards."""
-        self.join()
         if self.begun:
             self.begun = False
             self.worker.snapshot_wait()
@@ -204,41 +193,42 @@ def due(step: int) -> bool:
 def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     """Copies the state after `step` to memory that outlives this process.
 
-    Returns when the copy is done. With a CUDA `stream`, for tensors on a device, it returns as soon
-    as the copy has started; call `wait` before any part of the state is written again. A failed
-    snapshot leaves the older ones unchanged.
+    Returns when the state may be written again. For a state with tensors on a device this is when
+    page-locked buffers of this process hold it; a thread of the library copies them on, and the
+    next snapshot, `result` and `close` wait for that. With a CUDA `stream` it returns as soon as
+    the copy to the buffers has started; call `wait` before any part of the state is written again.
+    A failed snapshot leaves the older ones unchanged; of a device's state it is raised by the next
+    call that waits.
     """
     session = _open()
     if session is None:
         return
     session.settle()
-    gathered = _gather(session, state, stream)
-    event = gathered.event
-
-    def copy() -> None:
-        if event is not None:
-            event.synchronize()
-        session.register(gathered.tensors, gathered.kept)
-        session.worker.snapshot(step)
-
-    if stream is None or event is None:
-        copy()
+    began = time.perf_counter_ns()
+    flat = _flatten(state)
+    if flat.on_device:
+        _stage(session, flat, step, stream, began)
         return
+    gathered = _gather(session, flat, stream)
+    session.register(gathered.tensors, gathered.kept)
+    session.worker.snapshot(step)
 
-    def copy_behind() -> None:
-        try:
-            copy()
-        except LonghaulError as error:
-            session.failure = error
 
-    session.background = threading.Thread(target=copy_behind, name="longhaul-snapshot")
-    session.background.start()
+def _stage(session: _Session, flat: "_Flat", step: int, stream: Any, began: int) -> None:
+    """A snapshot of a state with tensors on a device, which has stopped the caller since `began`."""
+    gathered = _gather(session, flat, stream, own=stream is None)
+    if stream is None:
+        gathered.event.synchronize()
+    session.register(gathered.tensors, gathered.kept)
+    session.begun = True
+    session.worker.snapshot_begin_staged(step, time.perf_counter_ns() - began,
+                                         gathered.event.synchronize)
 
 
 def snapshot_begin(state: Any, step: int) -> None:
     """Starts to copy the state after `step`. The snapshot contains the state at this call.
 
-    This is for tensors in the process's own memory; tensors on a device are copied as by
+    This is for tensors in the process's own memory; a state with tensors on a device is copied as by
     `snapshot`. The state may be written immediately, but must not be freed. A write to memory that
     is not copied yet blocks until it is. To avoid such waits, call this after the optimizer's step
     and call `wait` before the next one. If a direct copy was measured to stop training for less
@@ -248,12 +238,12 @@ def snapshot_begin(state: Any, step: int) -> None:
     if session is None:
         return
     session.settle()
-    gathered = _gather(session, state, None)
-    if gathered.event is not None:
-        gathered.event.synchronize()
-        session.register(gathered.tensors, gathered.kept)
-        session.worker.snapshot(step)
+    began = time.perf_counter_ns()
+    flat = _flatten(state)
+    if flat.on_device:
+        _stage(session, flat, step, None, began)
         return
+    gathered = _gather(session, flat, None)
     session.register(gathered.tensors, gathered.kept)
     session.worker.snapshot_begin(step)
     session.begun = True
@@ -275,7 +265,7 @@ def prepare(state: Any) -> None:
     if session is None:
         return
     session.settle()
-    gathered = _gather(session, state, None)
+    gathered = _gather(session, _flatten(state), None)
     if gathered.event is not None:
         gathered.event.synchronize()
     session.register(gathered.tensors, gathered.kept)
@@ -287,19 +277,38 @@ class _Gathered(NamedTuple):
     event: Any  # completes with the copies from a device; None: there are no such copies
 
 
-def _gather(session: _Session, state: Any, stream: Any) -> _Gathered:
-    """The state's tensors in host memory; copies from a device may still be in progress."""
+class _Flat(NamedTuple):
+    tensors: List["_state.Tensor"]
+    tree: bytes
+    on_device: bool  # at least one tensor is
+
+
+def _on_device(tensor: "_state.Tensor") -> bool:
+    return tensor.kind == "torch" and _device.device.holds(tensor.value)
+
+
+def _flatten(state: Any) -> _Flat:
     tensors, tree = _state.flatten(_objects.capture(state))
+    return _Flat(tensors, tree, any(map(_on_device, tensors)))
+
+
+def _gather(session: _Session, flat: _Flat, stream: Any, own: bool = False) -> _Gathered:
+    """The state's tensors in host memory; copies from a device may still be in progress.
+
+    With `own`, all of this memory belongs to the package, so that the caller may write the state
+    while the memory is read.
+    """
+    tensors, tree, on_device = flat
     device = _device.device
-    on_device = False
     values = []
     for tensor in tensors:
         value = tensor.value
-        if tensor.kind == "torch" and device.holds(value):
+        if _on_device(tensor):
             buffer = _pinned(session, tensor)
             device.copy(value, buffer, stream)
             value = buffer
-            on_device = True
+        elif own:
+            value = value.copy() if tensor.kind == "numpy" else value.contiguous().clone()
         elif tensor.kind == "torch":
             value = value.contiguous()
         values.append(value)
@@ -337,7 +346,6 @@ def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional
     session = _open()
     if session is None:
         return
-    session.join()
     nothing = math.nan
     session.worker.report(CStep(
         step, int(data_seconds * 1e9), 0, int(evaluation_seconds * 1e9),
@@ -350,7 +358,7 @@ def result(json_text: str) -> None:
     """Sends JSON text of at most 64 KiB for the job's report."""
     session = _open()
     if session is not None:
-        session.join()
+        session.settle()
         session.worker.result(json_text)
 
 
@@ -361,6 +369,4 @@ def close() -> None:
     if session is None:
         return
     atexit.unregister(close)
-    if session.background is not None:
-        session.background.join()
     session.worker.close()  # blocks until a snapshot that was begun is done

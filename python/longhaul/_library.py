@@ -3,10 +3,13 @@
 import ctypes
 import ctypes.util
 import os
+import sys
 from ctypes import (
-    CDLL, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+    CDLL, CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
     c_uint32, c_uint64, c_void_p)
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+Ready = CFUNCTYPE(c_int, c_void_p)  # of longhaul_snapshot_begin_staged
 
 OK = 0
 INVALID_ARGUMENT = 3
@@ -161,6 +164,8 @@ def _declare(library: CDLL) -> CDLL:
             ("longhaul_snapshot_due", c_int, [worker, c_uint64]),
             ("longhaul_snapshot", c_int, [worker, c_uint64, error]),
             ("longhaul_snapshot_begin", c_int, [worker, c_uint64, error]),
+            ("longhaul_snapshot_begin_staged", c_int,
+             [worker, c_uint64, c_int64, Ready, c_void_p, error]),
             ("longhaul_snapshot_wait", c_int, [worker, error]),
             ("longhaul_snapshot_way", c_char_p, [worker]),
             ("longhaul_restore", c_int, [worker, POINTER(c_uint64), error])):
@@ -202,6 +207,7 @@ class WorkerApi:
 
     def __init__(self, library: CDLL):
         self._library = library
+        self._ready: Any = None
         error = CError()
         self._worker = library.longhaul_open(byref(error))
         if not self._worker:
@@ -248,6 +254,20 @@ class WorkerApi:
 
     def snapshot_begin(self, step: int) -> None:
         self._call("longhaul_snapshot_begin", step)
+
+    def snapshot_begin_staged(self, step: int, stopped_ns: int, ready: Callable[[], None]) -> None:
+        """`ready` is called by a thread of the library; an exception of it fails the snapshot."""
+        def wait(_argument: Any) -> int:
+            try:
+                ready()
+            except Exception as error:  # pylint: disable=broad-except
+                print(f"longhaul: snapshot of step {step}: {error}", file=sys.stderr)
+                return 1
+            return 0
+
+        callback = Ready(wait)
+        self._call("longhaul_snapshot_begin_staged", step, stopped_ns, callback, None)
+        self._ready = callback  # must live until the snapshot is done; the one before is done
 
     def snapshot_wait(self) -> None:
         self._call("longhaul_snapshot_wait")

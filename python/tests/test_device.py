@@ -50,17 +50,35 @@ class FakeDevice:
 
 class FakeWorkerApi:
     def __init__(self, log):
-        self.log, self.tensors, self.fails = log, [], False
+        self.log, self.tensors, self.fails, self.gate = log, [], False, threading.Event()
+        self.gate.set()
 
     def register(self, tensors):
         self.tensors = tensors
 
-    def snapshot(self, step):
+    def snapshot_begin_staged(self, step, stopped_ns, ready):
+        self.stopped_ns = stopped_ns
+
+        def copy():
+            ready()
+            self.gate.wait(30)
+            self.log.append(f"sealed {step}: {self.values(0)}")
+
+        self.thread = threading.Thread(target=copy)
+        self.thread.start()
+
+    def snapshot_wait(self):
+        self.thread.join()
         if self.fails:
             raise LonghaulError(8, "no room")
-        info, address, size = self.tensors[0]
-        values = torch.frombuffer(bytearray(ctypes.string_at(address, size)), dtype=torch.float32)
-        self.log.append(f"sealed {step}: {values.tolist()}")
+
+    def values(self, number):
+        _, address, size = self.tensors[number]
+        return torch.frombuffer(bytearray(ctypes.string_at(address, size)),
+                                dtype=torch.float32).tolist()
+
+    def report(self, step):
+        self.log.append(f"reported {step.step}")
 
     def close(self):
         self.log.append("closed")
@@ -80,9 +98,10 @@ class DeviceTensors(unittest.TestCase):
     def test_with_a_stream_it_returns_before_the_copy_and_seals_what_was_there(self):
         longhaul.snapshot(self.state, 1, stream="side")
         self.assertEqual(self.log, ["pinned", "copy on side"])
+        longhaul.report(1)
         self.device.gate.set()
         longhaul.wait()
-        self.assertEqual(self.log[2:], ["copied", "sealed 1: [1.0, 2.0]"])
+        self.assertEqual(self.log[2:], ["reported 1", "copied", "sealed 1: [1.0, 2.0]"])
 
     def test_buffers_are_made_once(self):
         self.device.gate.set()
@@ -93,10 +112,23 @@ class DeviceTensors(unittest.TestCase):
         self.assertEqual(self.log.count("pinned"), 1)
         self.assertEqual(self.log[-1], "sealed 2: [2.0, 4.0]")
 
-    def test_without_a_stream_it_waits_for_the_copy(self):
+    def test_without_a_stream_it_waits_for_the_devices_copy_alone(self):
         self.device.gate.set()
+        self.worker.gate.clear()
         longhaul.snapshot(self.state, 3)
-        self.assertEqual(self.log, ["pinned", "copy on None", "copied", "sealed 3: [1.0, 2.0]"])
+        self.assertEqual(self.log[:3], ["pinned", "copy on None", "copied"])
+        self.assertGreater(self.worker.stopped_ns, 0)
+        # From here on the caller may write: also what is not on the device was copied.
+        self.state["w"].mul_(2)
+        self.state["cpu"].add_(1)
+        longhaul.report(3)
+        self.assertIn("reported 3", self.log)
+        cpu = next(number for number, (info, _, _) in enumerate(self.worker.tensors)
+                   if "cpu" in info.name)
+        self.assertEqual(self.worker.values(cpu), [0.0, 0.0])
+        self.worker.gate.set()
+        longhaul.wait()
+        self.assertEqual(self.log[-1], "sealed 3: [1.0, 2.0]")
 
     def test_what_went_wrong_behind_is_raised_by_wait_once(self):
         self.device.gate.set()

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -162,6 +163,23 @@ int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* er
 int longhaul_snapshot_begin(longhaul_worker* worker, uint64_t step, longhaul_error* error) {
   return AtTheEdge(error, [&] {
     return worker == nullptr ? NullWorker() : worker->client->BeginSnapshot(step);
+  });
+}
+
+int longhaul_snapshot_begin_staged(longhaul_worker* worker, uint64_t step, int64_t stopped_ns,
+                                   int (*ready)(void* argument), void* argument,
+                                   longhaul_error* error) {
+  return AtTheEdge(error, [&]() -> Status {
+    if (worker == nullptr) return NullWorker();
+    std::function<Status()> wait;
+    if (ready != nullptr) {
+      wait = [ready, argument]() -> Status {
+        if (ready(argument) == 0) return {};
+        return longhaul::Aborted("the state did not reach the memory from which it is copied");
+      };
+    }
+    return worker->client->BeginStagedSnapshot(step, longhaul::Duration(stopped_ns),
+                                               std::move(wait));
   });
 }
 

@@ -183,6 +183,7 @@ Status Client::EnterPhase(uint32_t phase) {
 
 Status Client::ReportStep(StepMessage step) {
   if (step.step == 0) return InvalidArgument("steps are counted from 1");
+  NoteStaged();
   step.at_ns = ToNanoseconds(io::Now());
   step.snapshot_ns += std::exchange(unreported_snapshot_ns_, 0);
   return Send(step);
@@ -209,11 +210,13 @@ void Client::Register(checkpoint::StatePlan plan, std::vector<std::span<std::byt
 }
 
 bool Client::SnapshotDue(uint64_t step) {
+  NoteStaged();
   // Whatever the agent has said meanwhile; if it is gone, the next call says so.
   while (true) {
     const Result<std::optional<FromAgent>> message = Receive(0, nullptr);
     if (!message.ok() || !*message) break;
   }
+  if (staged_ != nullptr) return false;  // one at a time
   return !gone_ && interval_steps_ > 0 && step >= last_snapshot_step_ + interval_steps_;
 }
 
@@ -269,7 +272,40 @@ Status Client::BeginSnapshot(uint64_t step) {
   return started;
 }
 
+Status Client::BeginStagedSnapshot(uint64_t step, Duration stopped, std::function<Status()> ready) {
+  if (!registered_) return FailedPrecondition("no state is registered");
+  if (step == 0) return InvalidArgument("steps are counted from 1");
+  if (stopped < Duration(0)) return InvalidArgument("a time is not negative");
+  RETURN_IF_ERROR(WaitSnapshot());
+  const Instant begin = io::MonotonicNow();
+  last_snapshot_step_ = step;
+  auto opened = OpenSlot(step);
+  copying_blocked_ns_ = (io::MonotonicNow() - begin + stopped).count();
+  unreported_snapshot_ns_ += copying_blocked_ns_;
+  if (!opened.ok()) return opened.status();
+  copying_step_ = step;
+  staged_ = std::make_unique<StagedCopy>(*std::move(opened), Tensors(), SnapshotThreads(),
+                                         std::move(ready));
+  return {};
+}
+
+Status Client::WaitStaged() {
+  const Instant begin = io::MonotonicNow();
+  const Status finished = staged_->Finish();
+  staged_.reset();
+  const int64_t waited_ns = (io::MonotonicNow() - begin).count();
+  unreported_snapshot_ns_ += waited_ns;
+  RETURN_IF_ERROR(finished);
+  return ReportSealed(copying_step_, copying_blocked_ns_ + waited_ns, kWayGuarded);
+}
+
+void Client::NoteStaged() {
+  if (staged_ != nullptr && staged_->done()) staged_failure_ = WaitStaged();
+}
+
 Status Client::WaitSnapshot() {
+  if (staged_ != nullptr) return WaitStaged();
+  RETURN_IF_ERROR(std::exchange(staged_failure_, {}));
   if (copying_ == nullptr) return {};
   const Instant begin = io::MonotonicNow();
   const Status finished = copying_->Finish();

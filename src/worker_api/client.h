@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@
 #include "worker_api/client_codec.h"
 #include "worker_api/protocol.h"
 #include "worker_api/snapshot_ways.h"
+#include "worker_api/staged_copy.h"
 
 namespace longhaul::worker_api {
 
@@ -61,7 +63,12 @@ class Client {
   // memory can't be protected. Copies at once where measurements show that this stops training for
   // less time. Returns kFailedPrecondition when registered memory is shared.
   Status BeginSnapshot(uint64_t step);
-  // Waits for the snapshot that BeginSnapshot began; OK when there is none.
+  // The same for registered memory that the caller does not write before WaitSnapshot, of any kind.
+  // `ready` is called on the thread that copies, before it reads the memory (staged_copy.h).
+  // `stopped` is the time for which the caller has stopped training for this snapshot already.
+  Status BeginStagedSnapshot(uint64_t step, Duration stopped, std::function<Status()> ready);
+  // Waits for the snapshot that one of the two began; OK when there is none. Returns the error of
+  // an earlier one that SnapshotDue or ReportStep has found.
   Status WaitSnapshot();
   std::string SnapshotWay() const { return ways_.InWords(); }
   // Returns the restored step; 0 when there is none. kDataLoss: this has been reported to the
@@ -85,6 +92,9 @@ class Client {
   Status WriteSnapshot(uint64_t step);
   Status StartSnapshot(uint64_t step);
   Status CopyNow(uint64_t step);
+  Status WaitStaged();
+  // Reports a staged snapshot to the agent if its copy is done.
+  void NoteStaged();
   Status ReportSealed(uint64_t step, int64_t blocked_ns, uint32_t way);
   std::vector<std::span<const std::byte>> Tensors() const {
     return {memory_.begin(), memory_.end()};
@@ -126,8 +136,10 @@ class Client {
   std::atomic<bool> stop_making_huge_ = false;
   std::thread making_huge_;
   SnapshotWays ways_;  // of the registered state
-  // Set between BeginSnapshot and WaitSnapshot.
+  // One of these is set between the beginning of a snapshot and WaitSnapshot.
   std::unique_ptr<checkpoint::ArenaWriter> copying_;
+  std::unique_ptr<StagedCopy> staged_;
+  Status staged_failure_;  // not returned by WaitSnapshot yet
   uint64_t copying_step_ = 0;
   int64_t copying_blocked_ns_ = 0;
   uint32_t copying_way_ = 0;

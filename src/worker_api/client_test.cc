@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -345,6 +346,72 @@ TEST(Client, SharedMemoryIsNotSnapshotInAChild) {
   client->Register(*checkpoint::StatePlan::Create({{"a", "U8", {4096}}}), {state->bytes()});
   EXPECT_EQ(client->BeginSnapshot(10).code(), Code::kFailedPrecondition);
   EXPECT_TRUE(client->Snapshot(10).ok());
+}
+
+TEST(Client, AStagedSnapshotIsCopiedWhenItsMemoryIsReadyAndReportedByLaterCalls) {
+  WelcomeContent welcome;
+  welcome.snapshot_interval_steps = 1;
+  Agent agent(welcome);
+  {
+    const auto client = Join(agent, 1);
+    // Shared memory, as of a device, will do.
+    const Result<io::Fd> fd = io::CreateSharedMemory("state", Bytes(4096), true);
+    const io::SharedMapping state = io::SharedMapping::Map(*fd).value();
+    client->Register(*checkpoint::StatePlan::Create({{"a", "U8", {4096}}}), {state.bytes()});
+    std::promise<void> arrived;
+    const Status begun =
+        client->BeginStagedSnapshot(10, std::chrono::milliseconds(40), [&]() -> Status {
+          arrived.get_future().wait();
+          state.bytes()[4095] = std::byte{7};
+          return {};
+        });
+    ASSERT_TRUE(begun.ok()) << begun;
+    EXPECT_FALSE(client->SnapshotDue(11)) << "one at a time";
+    StepMessage step;
+    step.step = 10;
+    EXPECT_TRUE(client->ReportStep(step).ok());
+    arrived.set_value();
+    while (!client->SnapshotDue(11)) std::this_thread::yield();  // it has reported the first
+    step.step = 11;
+    EXPECT_TRUE(client->ReportStep(step).ok());
+  }
+  std::vector<std::string> order;
+  for (const FromWorker& message : agent.Join()) {
+    if (const auto* sealed = std::get_if<Sealed>(&message)) {
+      order.push_back("sealed " + std::to_string(sealed->message.step));
+      EXPECT_EQ(sealed->message.way, 2u);
+      EXPECT_GE(sealed->message.blocked_ns, 40'000'000);
+    } else if (const auto* step = std::get_if<StepMessage>(&message)) {
+      order.push_back("step " + std::to_string(step->step));
+    }
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"step 10", "sealed 10", "step 11"}));
+  const checkpoint::ArenaReader reader(agent.arena());
+  const auto view = reader.Open(10);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->tensors[0][4095], std::byte{7});
+}
+
+TEST(Client, AStagedSnapshotWhoseStateNeverArrivesLeavesTheOlderOnes) {
+  Agent agent(WelcomeContent{});
+  Model model;
+  {
+    const auto client = Join(agent, 1);
+    model.RegisterWith(*client);
+    ASSERT_TRUE(client->Snapshot(10).ok());
+    const auto never = [] { return Aborted("no copy"); };
+    ASSERT_TRUE(client->BeginStagedSnapshot(20, {}, never).ok());
+    EXPECT_EQ(client->WaitSnapshot().code(), Code::kAborted);
+    EXPECT_TRUE(client->WaitSnapshot().ok()) << "told once";
+    EXPECT_TRUE(checkpoint::ArenaReader(agent.arena()).Open(10).ok());
+    ASSERT_TRUE(client->BeginStagedSnapshot(30, {}, {}).ok());
+    EXPECT_TRUE(client->WaitSnapshot().ok());
+    EXPECT_EQ(client->BeginStagedSnapshot(40, Duration(-1), {}).code(), Code::kInvalidArgument);
+  }
+  agent.Join();
+  const checkpoint::ArenaReader reader(agent.arena());
+  EXPECT_FALSE(reader.Open(20).ok());
+  EXPECT_TRUE(reader.Open(30).ok());
 }
 
 TEST(Client, ADamagedArenaIsReportedAndNotLoaded) {

@@ -95,7 +95,8 @@ class Training:
             self.module = self.model = sharded(
                 network, init_device_mesh(self.device.type, (self.world,)))
         else:
-            self.module, self.model = network, DistributedDataParallel(network)
+            self.module = network
+            self.model = DistributedDataParallel(network, gradient_as_bucket_view=True)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-3, foreach=True)
 
     def state(self):

@@ -103,7 +103,7 @@ struct WayName {
 };
 constexpr WayName kWays[] = {
     {proto::COPIED, "by a copy while training stood still"},
-    {proto::GUARDED, "by a thread while training continues, over guarded memory"},
+    {proto::GUARDED, "by a thread while training continues"},
     {proto::FORKED, "by a forked child while training continues"},
 };
 

@@ -263,15 +263,15 @@ OrderedJson RankJson(const RankSummary& rank) {
     json["damaged_at"].push_back(
         {{"byte", damage.byte}, {"line", damage.line}, {"what", ToValidUtf8(damage.what)}});
   }
-  constexpr size_t kMost = 30;
-  for (size_t i = 0; i < std::min(rank.kernels.size(), kMost); ++i) {
-    const KernelTotal& kernel = rank.kernels[i];
+  for (const KernelTotal& kernel : rank.kernels) {
     json["kernels"].push_back({{"name", ToValidUtf8(kernel.name)},
                                {"class", ToString(kernel.kind)},
                                {"count", kernel.count},
                                {"us", static_cast<double>(kernel.total_ns) / 1e3}});
   }
-  for (size_t i = 0; i < std::min(rank.operators.size(), kMost); ++i) {
+  // By name and shapes there may be thousands.
+  constexpr size_t kMostOperators = 30;
+  for (size_t i = 0; i < std::min(rank.operators.size(), kMostOperators); ++i) {
     const OperatorTotal& op = rank.operators[i];
     json["operators"].push_back({{"name", ToValidUtf8(op.name)},
                                  {"shapes", ToValidUtf8(op.shapes)},

@@ -204,6 +204,19 @@ TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
   EXPECT_FALSE(ReportJson(job, FindAll(job), {})["kernels_traced"]);
 }
 
+TEST_F(ReportTest, TheJsonHoldsEachKernelSoThatTheirSumIsTheRanks) {
+  RankSummary rank;
+  rank.metadata.rank = 0;
+  for (int i = 0; i < 100; ++i) {
+    rank.kernels.push_back({"kernel" + std::to_string(i), KernelClass::kMatrixProduct, 1, 1000});
+  }
+  const ProfiledJob job = AssembleJob(std::vector<RankSummary>(1, rank)).value();
+  const auto json = ReportJson(job, FindAll(job), {});
+  double us = 0;
+  for (const auto& kernel : json["ranks"][0]["kernels"]) us += kernel["us"].get<double>();
+  EXPECT_NEAR(us, 100, 1e-9);
+}
+
 TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
   const ProfiledJob job = Load(Write(Slow(), ""));
   const std::string page = ReportHtml(job, FindAll(job), {});

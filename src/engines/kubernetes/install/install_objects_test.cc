@@ -54,7 +54,8 @@ TEST(InstallObjects, ObjectsInNamespacesAreInThatOfLonghaulButTheRightToReportNo
 }
 
 TEST(InstallObjects, TheImageIsTheGivenOneEverywhere) {
-  for (const InstallPart part : {InstallPart::kScheduler, InstallPart::kOperator, InstallPart::kNodeHealth}) {
+  for (const InstallPart part :
+       {InstallPart::kScheduler, InstallPart::kOperator, InstallPart::kNodeHealth}) {
     const Result<std::string> text = ManifestOf(part, "registry.test/a/longhaul@sha256:0a");
     EXPECT_THAT(*text, HasSubstr("image: registry.test/a/longhaul@sha256:0a\n"));
     EXPECT_THAT(*text, Not(HasSubstr("registry.example")));

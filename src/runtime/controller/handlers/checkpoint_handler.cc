@@ -197,6 +197,13 @@ void CheckpointHandler::SendAgain(JobRecord& job, const NodeId& node) {
 
 void CheckpointHandler::DropNode(JobRecord& job, const NodeId& node) {
   job.writer.DropNode(node);
+  // A commit is complete on disk but for its manifest, which any node can write.
+  job.writer.PassGrants(node, [this, &job](const NodeId& other) {
+    const Node* found = context_.nodes.Find(other);
+    return found != nullptr && found->reachable() &&
+           (job.group.contains(other.value()) || job.snapshots.HasLeft(other));
+  });
+  for (const auto& [step, commit] : job.writer.pending()) GrantIfWhole(job, step);
   if (job.copier.DropNode(node)) OrderCopy(job);
 }
 

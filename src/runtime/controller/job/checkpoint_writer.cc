@@ -139,7 +139,8 @@ void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersis
   PendingCommit& commit = pending_[persisted.step()];
   if (commit.attempt != persisted.attempt()) commit = {};
   commit.attempt = persisted.attempt();
-  commit.committer = node;
+  // Who has the right to write the manifest keeps it: it may be writing.
+  if (!commit.granted) commit.committer = node;
   // A new agent of a node may report again what the one before it has reported, or more of it.
   commit.nodes.insert(node.value());
   for (const auto& file : persisted.files()) {
@@ -181,6 +182,20 @@ std::vector<std::vector<uint32_t>> CheckpointWriter::AlsoServedBy(uint64_t step,
 void CheckpointWriter::WithdrawGrants(const NodeId& node) {
   for (auto& [step, commit] : pending_) {
     if (commit.committer == node) commit.granted = false;
+  }
+}
+
+void CheckpointWriter::PassGrants(const NodeId& node,
+                                  const std::function<bool(const NodeId&)>& will_answer) {
+  for (auto& [step, commit] : pending_) {
+    if (!commit.granted || commit.committer != node) continue;
+    for (const std::string& name : commit.nodes) {
+      const NodeId other(name);
+      if (other == node || !will_answer(other)) continue;
+      commit.committer = other;
+      commit.granted = false;
+      break;
+    }
   }
 }
 

@@ -83,6 +83,9 @@ class CheckpointWriter {
   std::vector<std::vector<uint32_t>> AlsoServedBy(uint64_t step, const AttemptShape& shape) const;
   // The node has a new agent or a new connection: its grants are sent again.
   void WithdrawGrants(const NodeId& node);
+  // The node is lost: another node that has persisted pieces, and will answer, gets the right to
+  // commit in its place when Grant is called next. Without such a node the grant stays.
+  void PassGrants(const NodeId& node, const std::function<bool(const NodeId&)>& will_answer);
   // The commit is complete. Returns false when it was not pending.
   bool Commit(uint64_t attempt, uint64_t step);
   uint64_t commits() const { return commits_; }

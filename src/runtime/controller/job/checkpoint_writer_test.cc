@@ -116,6 +116,34 @@ TEST(CheckpointWriter, ACommitIsGrantedOnceWhenEveryNodeHasWritten) {
   EXPECT_TRUE(writer.Grant(10, kTwoNodes));
 }
 
+TEST(CheckpointWriter, ALateReportDoesNotMoveAGrant) {
+  CheckpointWriter writer;
+  writer.TakeFiles(kA, Files(10, {0}), 2);
+  writer.TakeFiles(kB, Files(10, {1}), 2);
+  ASSERT_TRUE(writer.Grant(10, kTwoNodes));
+  writer.TakeFiles(kA, Files(10, {0}), 2);  // a new agent of the node reports again
+  EXPECT_EQ(writer.pending().at(10).committer, kB);
+  writer.WithdrawGrants(kA);
+  EXPECT_FALSE(writer.Grant(10, kTwoNodes)) << "two nodes would commit";
+  writer.WithdrawGrants(kB);
+  EXPECT_TRUE(writer.Grant(10, kTwoNodes));
+}
+
+TEST(CheckpointWriter, TheGrantOfALostNodePassesToOneThatAnswers) {
+  CheckpointWriter writer;
+  writer.TakeFiles(kA, Files(10, {0}), 2);
+  writer.TakeFiles(kB, Files(10, {1}), 2);
+  ASSERT_TRUE(writer.Grant(10, kTwoNodes));
+  writer.PassGrants(kA, [](const NodeId&) { return true; });
+  EXPECT_FALSE(writer.Grant(10, kTwoNodes)) << "another node has the right to commit";
+  writer.PassGrants(kB, [](const NodeId&) { return false; });
+  EXPECT_FALSE(writer.Grant(10, kTwoNodes)) << "nobody would answer";
+  EXPECT_EQ(writer.pending().at(10).committer, kB);
+  writer.PassGrants(kB, [](const NodeId&) { return true; });
+  EXPECT_TRUE(writer.Grant(10, kTwoNodes));
+  EXPECT_EQ(writer.pending().at(10).committer, kA);
+}
+
 TEST(CheckpointWriter, OneNodeIsEnoughWhenAllRanksHoldTheSame) {
   CheckpointWriter writer;
   const AttemptShape replicated{2, 1, true};
