@@ -1,8 +1,7 @@
 """Copies of tensors on a device to pinned host memory. This is the only module that uses CUDA.
 
 The device is behind an interface, so that tests can check the order of copies, events and snapshots
-without a device. `Cuda` itself is untested on hardware; tools/hardware_check has parts for it
-(ddp, fsdp2, snapshots).
+without a device. tools/hardware_check runs `Cuda` itself (parts ddp, fsdp2, snapshots).
 """
 
 import sys

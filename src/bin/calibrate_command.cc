@@ -51,8 +51,8 @@ constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
   longhaul calibrate --output device.json  elsewhere; $LONGHAUL_DEVICE_FILE names it to `run`
-  longhaul calibrate --device cuda         NVIDIA GPUs (UNTESTED ON HARDWARE): matmuls, copies,
-                                           memory, collectives; ~/.config/longhaul/gpu.json
+  longhaul calibrate --device cuda         NVIDIA GPUs: matmuls, copies, memory, collectives
+                                           (untested on hardware); ~/.config/longhaul/gpu.json
   longhaul calibrate --fit runs.csv --name my-cluster --output my-cluster.json
                                            one factor from up to three measured steps
 
@@ -386,11 +386,12 @@ Status RunCuda(const Flags& flags) {
     std::fputs(text.c_str(), stdout);
     return {};
   }
-  std::printf(
-      "%u x %s, %s each: %zu figures in %s, for longhaul plan MODEL %s\n"
-      "This path is untested on hardware: hold a few figures against what you know.\n",
-      file.gpus, Printable(file.machine).c_str(), ToString(file.memory).c_str(),
-      file.figures.size(), path.c_str(), path.c_str());
+  std::printf("%u x %s, %s each: %zu figures in %s, for longhaul plan MODEL %s\n", file.gpus,
+              Printable(file.machine).c_str(), ToString(file.memory).c_str(), file.figures.size(),
+              path.c_str(), path.c_str());
+  if (file.gpus > 1) {
+    std::printf("Collectives are untested on hardware: hold a few against what you know.\n");
+  }
   return {};
 }
 
@@ -446,7 +447,7 @@ void AddCalibrateCommand(CLI::App& app, Action& action) {
   command
       ->add_option("--device", flags->device,
                    "cpu, or cuda: the NVIDIA GPUs here, by their own libraries opened at run time "
-                   "(untested on hardware; without a driver the CPU is measured)")
+                   "(without a driver the CPU is measured)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--output", flags->output,

@@ -371,7 +371,12 @@ TEST(Client, AStagedSnapshotIsCopiedWhenItsMemoryIsReadyAndReportedByLaterCalls)
     step.step = 10;
     EXPECT_TRUE(client->ReportStep(step).ok());
     arrived.set_value();
-    while (!client->SnapshotDue(11)) std::this_thread::yield();  // it has reported the first
+    bool due = false;  // once it has reported the first
+    for (int i = 0; i < 30'000 && !due; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      due = client->SnapshotDue(11);
+    }
+    EXPECT_TRUE(due);
     step.step = 11;
     EXPECT_TRUE(client->ReportStep(step).ok());
   }

@@ -1,7 +1,7 @@
 // The GPU file: the measurements of `longhaul calibrate --device cuda` on a machine's accelerators.
 //
-// UNTESTED ON HARDWARE (tools/hardware_check, parts calibrate and plan): written and read here,
-// filled only by a simulated driver in tests. One JSON object of at most 4 MiB, "format":
+// Run on one H100 (docs/hardware), and by a simulated driver in tests; the collectives are untested
+// on hardware. One JSON object of at most 4 MiB, "format":
 // "longhaul-gpu", version 1 (docs/calibrate.md): the machine, and a figure for each operator,
 // precision and size with its median seconds. `plan` accepts it instead of a cluster. Its figures
 // replace levels, not shapes: one factor on the rate of all matmuls of a precision (the median over

@@ -1,9 +1,9 @@
 // The functions of NVIDIA's libraries that calibration calls, found at run time.
 //
-// UNTESTED ON HARDWARE (tools/hardware_check, part calibrate): tests run against a fake driver that
-// only counts (fake_cuda.cc). The build needs none of the libraries. Signatures and constants are
-// those of the public headers (cuda_runtime_api.h, cuda.h, cublas_api.h, cublasLt.h of CUDA 12 and
-// 13; nccl.h of NCCL 2), with handles as void* and enumerations as int, as C passes them. The
+// Run on one H100 (docs/hardware); NCCL is untested on hardware. Tests run against a fake driver
+// that only counts (fake_cuda.cc). The build needs none of the libraries. Signatures and constants
+// are those of the public headers (cuda_runtime_api.h, cuda.h, cublas_api.h, cublasLt.h of CUDA 12
+// and 13; nccl.h of NCCL 2), with handles as void* and enumerations as int, as C passes them. The
 // driver, the runtime and cuBLAS are required; without cublasLt there is no fp8, without NCCL there
 // are no collectives.
 #pragma once

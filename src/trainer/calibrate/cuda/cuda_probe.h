@@ -1,6 +1,6 @@
 // Measures one machine's NVIDIA GPUs for the planner: fills planner/local/gpu/gpu_file.h.
 //
-// UNTESTED ON HARDWARE (tools/hardware_check, part calibrate): its logic runs in tests against a
+// Run on one H100 (docs/hardware); the collectives are untested on hardware. Tests run it against a
 // driver with scripted times (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few
 // times to warm up, then repeatedly, every run between two events on one stream, until its budget
 // of device time is used or enough runs are done; the median counts. Operands are bf16 normals of a
