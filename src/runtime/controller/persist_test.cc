@@ -45,6 +45,7 @@ class ControllerPersist : public ::testing::Test {
       if (command.has_commit_snapshot()) {
         grant_ = command.commit_snapshot();
         granted_ = grant_.step();
+        granted_to_ += node.value() + " ";
       }
     }
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
@@ -145,6 +146,7 @@ class ControllerPersist : public ::testing::Test {
   std::string commands_;
   proto::CommitSnapshot grant_;
   uint64_t granted_ = 0;
+  std::string granted_to_;
   const uint32_t ranks_;
 };
 
@@ -153,6 +155,23 @@ TEST_F(ControllerPersist, NamesAStepOnceEveryNodeHasIt) {
   EXPECT_EQ(PersistCommands(), "");
   Seal("node-2", 10);
   EXPECT_EQ(PersistCommands(), "node-1:10.e1 node-2:10.e1 ");
+}
+
+TEST_F(ControllerPersist, ACommitPassesToAnotherNodeWhenItsCommitterIsLost) {
+  SealAll(10);
+  Persist("node-1", 10);
+  Persist("node-2", 10);
+  EXPECT_EQ(granted_to_, "node-2 ");
+  Disconnect("node-2");
+  EXPECT_EQ(granted_to_, "node-2 ") << "it may come back";
+  for (int i = 0; i < 100 && controller_.NextDeadline().has_value(); ++i) {
+    now_ = *controller_.NextDeadline();
+    proto::Event tick;
+    tick.mutable_tick();
+    Feed(tick);
+    if (granted_to_ != "node-2 ") break;
+  }
+  EXPECT_EQ(granted_to_, "node-2 node-1 ");
 }
 
 // The disk of node 2 is slow: node 1 waits for it instead of writing what node 2 never will.
