@@ -89,6 +89,25 @@ TEST_F(JobOperatorQueueTest, AnEvictedJobGivesItsQuotaBackAfterItsLastPod) {
   EXPECT_THAT(Rest(), Contains("create tune-controller-0"));
 }
 
+TEST_F(JobOperatorQueueTest, ADeactivatedJobReturnsWhenItIsMadeActiveAgain) {
+  TrainAdmitted();
+  workload_["spec"]["active"] = false;
+  Write({{"DeactivationTarget", "True"}, {"Evicted", "True"}});
+  Rest();
+  for (const char* pod : {"tune-controller-0", "tune-worker-0-0", "tune-worker-1-0"}) {
+    Vanish(pod);
+    Rest();
+  }
+  EXPECT_EQ(workload_["status"].dump().find("DeactivationTarget"), std::string::npos);
+  EXPECT_THAT(Message(), testing::HasSubstr("spec.active of the Workload longhaul-tune is false"));
+  workload_["spec"]["active"] = true;
+  ObserveWorkload();
+  Rest();
+  EXPECT_THAT(Message(), Not(testing::HasSubstr("spec.active")));
+  Admit();
+  EXPECT_THAT(Rest(), Contains("create tune-controller-0"));
+}
+
 TEST_F(JobOperatorQueueTest, QuotaIsKeptWhileAPodMayBeMade) {
   Observe();
   Rest();

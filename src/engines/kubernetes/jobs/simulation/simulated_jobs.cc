@@ -295,6 +295,8 @@ void SimulatedJobs::Disturb() {
   if (Fault(faults_.deaths, 4)) plant_.HurtContainer();
   if (Fault(faults_.users, 6)) DisturbJob();
   if (Fault(faults_.evictions, 4)) kueue_.Evict(agenda_.now());
+  if (Fault(faults_.evictions, 8)) kueue_.Deactivate(agenda_.now());
+  if (Fault(faults_.evictions, 8)) kueue_.Activate(false);
   if (!Fault(faults_.deletions, 4)) return;
   const std::vector<ObjectName> pods = api_.Names("pods");
   if (pods.empty()) return;
@@ -349,7 +351,7 @@ void SimulatedJobs::DisturbJob() {
   }
 }
 
-// A job that is suspended stays it for a while, so that its rest is seen.
+// A job that is suspended or deactivated stays it for a while, so that its rest is seen.
 void SimulatedJobs::EndFaults() {
   Log("the faults end");
   plant_.RepairNodes(true);
@@ -360,6 +362,7 @@ void SimulatedJobs::EndFaults() {
   }
   Changed();
   agenda_.After(minutes(15), [this] {
+    kueue_.Activate(true);
     for (const auto& [name, job] : jobs_) {
       if (Job(name) == nullptr || !Job(name)->at("spec").value("suspend", false)) continue;
       Log("user resumes " + name);

@@ -46,7 +46,7 @@ struct JobFaults {
   bool deaths = false;         // of containers and pods
   bool silence = false;        // reports stop
   bool operators = false;      // the operator is replaced
-  bool evictions = false;      // Kueue evicts jobs that are in a queue
+  bool evictions = false;      // Kueue evicts and deactivates jobs that are in a queue
   bool users = false;          // jobs are suspended, resumed, scaled, changed and deleted
 };
 
