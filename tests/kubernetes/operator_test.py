@@ -84,6 +84,26 @@ class OperatorTest(OperatorCase):
         self.assertGreaterEqual(min(losses), reached, "it did not begin again")
         self.assertEqual(losses, {step: expected[step] for step in losses})
 
+    def test_a_changed_template_replaces_all_pods_after_a_checkpoint(self):
+        expected = self.undisturbed(LONG + 2, workers=2)
+        run = self.make("swap", workers=2, steps=LONG + 2)
+        self.await_phase("swap", "Running")
+        wait_for(lambda: self.step(run) > 50, "the first steps")
+        reached = self.step(run)
+        self.server.call("PATCH", f"{JOBS}/swap", {"spec": {"template": {"spec": {"containers": [
+            {"name": "worker", "image": "train:test",
+             "env": [{"name": "COLOUR", "value": "green"}]}]}}}})
+        wait_for(lambda: self.names("worker") == ["swap-worker-0-1", "swap-worker-1-1"],
+                 "new workers")
+        for pod in self.pods("worker"):
+            if "deletionTimestamp" not in pod["metadata"]:
+                container, = pod["spec"]["containers"]
+                self.assertIn({"name": "COLOUR", "value": "green"}, container["env"])
+        self.await_phase("swap", "Succeeded")
+        losses = self.losses(run)
+        self.assertGreaterEqual(min(losses), reached, "it did not begin again")
+        self.assertEqual(losses, {step: expected[step] for step in losses})
+
     def test_a_worker_of_a_dead_node_is_replaced_on_another_one(self):
         run = self.make("node", workers=2, steps=LONG)
         self.await_phase("node", "Running")

@@ -259,7 +259,10 @@ void JobOperator::LookAt(const std::string& key, Instant now, Instant wall,
     file = JobFileOf(*smaller);
   }
   const std::string job_file = file.ok() ? *file : "";
-  Look look{work, smaller ? *smaller : asked, queue, job_file, now, wall, actions, std::nullopt};
+  const std::string template_hash = TemplateHash(asked);
+  Look look{
+      work,        smaller ? *smaller : asked, queue, job_file, template_hash, now, wall, actions,
+      std::nullopt};
   Plan(look, usable);
   for (const auto& [target, pending] : work.pending) {
     if (pending.answered) look.AgainAt(pending.until);

@@ -133,6 +133,7 @@ class JobOperator {
     const LonghaulJob& job;
     const QueueDecision& queue;
     const std::string& job_file;
+    const std::string& template_hash;
     Instant now;
     Instant wall;
     std::vector<JobAction>& actions;
@@ -155,6 +156,8 @@ class JobOperator {
   JobFacts PlanRun(Look& look, JobFacts facts);
   // Returns the controller that serves the job, or null while there is none.
   const JobPod* PlanController(Look& look, JobFacts& facts);
+  // Whether it was made from what the job says now.
+  static bool IsCurrent(const Look& look, const JobPod& pod);
   void MakeController(Look& look, JobFacts& facts);
   void PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts);
   void MakeWorker(Look& look, uint32_t index, uint32_t life, const ControllerPlace& place);

@@ -356,5 +356,40 @@ TEST_F(JobOperatorTest, GoodputAloneIsWrittenSeldom) {
   EXPECT_EQ(object_["status"]["goodput"], 0.75);
 }
 
+// Stops and starts: the controller first, which takes a last checkpoint.
+TEST_F(JobOperatorTest, AChangeOfTheTemplateReplacesAllPods) {
+  for (const char* change :
+       {R"({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})",
+        R"({"spec": {"devices": {"resource": "nvidia.com/gpu", "perWorker": 1}}})",
+        R"({"spec": {"runDirectory": "/data/run"}})"}) {
+    SCOPED_TRACE(change);
+    operator_ = JobOperator(Settings());
+    operator_.OnTokenKeys(kKeys);
+    pods_.clear();
+    object_ = JobObject();
+    Train();
+    object_.merge_patch(JobJson::parse(change));
+    Observe();
+    EXPECT_THAT(Rest(), ElementsAre("delete tune-controller-0", "event Restarting"));
+    Vanish("tune-controller-0");
+    EXPECT_THAT(Rest(), ElementsAre("create tune-controller-0", "delete tune-worker-0-0",
+                                    "delete tune-worker-1-0"));
+    StartController("tune-controller-0");
+    Pass(std::chrono::seconds(1));
+    EXPECT_THAT(Rest(), testing::Contains("create tune-worker-0-1"));
+    EXPECT_EQ(pods_["tune-worker-0-1"]["metadata"]["annotations"]["longhaul.dev/template"],
+              pods_["tune-controller-0"]["metadata"]["annotations"]["longhaul.dev/template"]);
+  }
+}
+
+TEST_F(JobOperatorTest, APodWithoutAHashIsLeftAlone) {
+  Train();
+  for (auto& [name, pod] : pods_) {
+    pod["metadata"]["annotations"].erase("longhaul.dev/template");
+    ObservePod(name);
+  }
+  EXPECT_THAT(Rest(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace longhaul::engines::kubernetes

@@ -230,7 +230,7 @@ const JobPod* JobOperator::PlanController(Look& look, JobFacts& facts) {
     return nullptr;
   }
   look.work.without_controller.reset();
-  if (serves->job_file != look.job_file) {
+  if (serves->job_file != look.job_file || !IsCurrent(look, *serves)) {
     // The job was changed: it stops with a last checkpoint, and begins again.
     Delete(look, *serves);
     facts.reason = "Changed";
@@ -242,6 +242,10 @@ const JobPod* JobOperator::PlanController(Look& look, JobFacts& facts) {
     Act(look, PatchJobPod{NameOf(*serves), {{"metadata", {{"annotations", annotations}}}}});
   }
   return serves;
+}
+
+bool JobOperator::IsCurrent(const Look& look, const JobPod& pod) {
+  return pod.template_hash.empty() || pod.template_hash == look.template_hash;
 }
 
 void JobOperator::MakeController(Look& look, JobFacts& facts) {
@@ -278,6 +282,7 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
   std::vector<const JobPod*> workers;
   for (const auto& [index, pods] : by_index) {
     const JobPod* serves = index < look.job.desired ? NewestLive(pods) : nullptr;
+    if (serves != nullptr && !IsCurrent(look, *serves)) serves = nullptr;
     for (const JobPod* pod : pods) {
       if (pod != serves) Delete(look, *pod);
     }

@@ -114,6 +114,7 @@ Result<JobPod> ReadJobPod(const JobJson& object) {
     ASSIGN_OR_RETURN(pod.index, LabelNumber(labels, kIndexLabel));
   }
   const JobJson& annotations = MemberOf(meta, "annotations");
+  pod.template_hash = TextAt(annotations, kTemplateAnnotation);
   pod.job_file = TextAt(annotations, kJobAnnotation);
   pod.token_keys = TextAt(annotations, kKeysAnnotation);
   pod.controller = TextAt(annotations, kControllerAnnotation);

@@ -22,6 +22,9 @@ inline constexpr std::string_view kKeysAnnotation = "longhaul.dev/token-keys";
 inline constexpr std::string_view kControllerAnnotation = "longhaul.dev/controller";
 inline constexpr std::string_view kAuthorityAnnotation = "longhaul.dev/authority";
 
+// What the pod was made from (TemplateHash).
+inline constexpr std::string_view kTemplateAnnotation = "longhaul.dev/template";
+
 inline constexpr std::string_view kGangGate = "longhaul.dev/gang";
 inline constexpr std::string_view kControllerContainer = "controller";
 inline constexpr std::string_view kAuthorityContainer = "authority";
@@ -48,6 +51,8 @@ struct JobPod {
   bool failed = false;     // the phase
   int64_t restarts = 0;    // of its container
   std::string trouble;     // why it is not bound, does not run, or has failed; may be empty
+
+  std::string template_hash;  // kTemplateAnnotation; empty: of an operator without it
 
   std::string authority;   // a controller: the certificate that its init container published
   std::string outcome;     // a controller: what its container published at its end

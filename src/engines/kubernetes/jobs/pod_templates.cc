@@ -1,9 +1,12 @@
 #include "engines/kubernetes/jobs/pod_templates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "base/hash.h"
 #include "engines/kubernetes/scheduling/pod_names.h"
 
 namespace longhaul::engines::kubernetes {
@@ -30,6 +33,7 @@ JobJson Labels(const LonghaulJob& job, std::string_view role, uint32_t life) {
 }
 
 JobJson Meta(const LonghaulJob& job, std::string name, JobJson labels, JobJson annotations) {
+  annotations[kTemplateAnnotation] = TemplateHash(job);
   return {{"name", std::move(name)},
           {"namespace", job.namespace_name},
           {"labels", std::move(labels)},
@@ -248,6 +252,13 @@ std::string ControllerPodName(const LonghaulJob& job, uint32_t life) {
 
 std::string WorkerPodName(const LonghaulJob& job, uint32_t index, uint32_t life) {
   return NameOf(job, "-worker-" + std::to_string(index), life);
+}
+
+std::string TemplateHash(const LonghaulJob& job) {
+  const JobJson made_from = JobJson::array(
+      {job.device_resource, job.devices_per_worker, job.run_directory, job.pod_template});
+  const std::string text = made_from.dump(-1, ' ', false, JobJson::error_handler_t::replace);
+  return fmt::format("{:016x}", Hash64(text, 0));
 }
 
 Status CheckPodTemplate(const LonghaulJob& job) {

@@ -62,6 +62,10 @@ std::string AudienceOf(const LonghaulJob& job);
 std::string ControllerPodName(const LonghaulJob& job, uint32_t life);
 std::string WorkerPodName(const LonghaulJob& job, uint32_t index, uint32_t life);
 
+// What the pods of the job are made from, as a number: the template, the devices and the run
+// directory. Pods with another one are replaced.
+std::string TemplateHash(const LonghaulJob& job);
+
 // Why no pods can be made for the job, with the field; ok if they can.
 Status CheckPodTemplate(const LonghaulJob& job);
 

@@ -129,6 +129,7 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     return Break(name + " is made for a job that is suspended, finished or deleted");
   }
   if (!job.HasFinalizer()) return Break(name + " is made before the finalizer");
+  if (read->template_hash != TemplateHash(job)) Break(name + " is made from another template");
   if (!job.local_queue.empty()) {
     const auto workload = seen_workloads_.find(job.uid);
     const bool admitted = workload != seen_workloads_.end() && workload->second.admitted &&
@@ -144,6 +145,9 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     const JobPod* controller = LiveController(job.uid);
     if (controller == nullptr) return Break(name + " is made without a controller");
     if (read->controller != PlaceOf(*controller).address) Break(name + " has no controller");
+    if (controller->template_hash != read->template_hash) {
+      Break(name + " is made beside a controller from another template");
+    }
   }
   for (const auto& [key, pod] : seen_pods_) {
     const bool same =
@@ -176,7 +180,9 @@ void SimulatedJobs::CheckGates(const PodName& name) {
   std::set<uint32_t> indices;
   for (const auto& [key, pod] : seen_pods_) {
     const bool is_worker = pod.owner_uid == job.uid && pod.role == JobPodRole::kWorker;
-    if (is_worker && Lives(pod) && pod.index < WorkersOf(job)) indices.insert(pod.index);
+    if (!is_worker || !Lives(pod) || pod.index >= WorkersOf(job)) continue;
+    indices.insert(pod.index);
+    if (pod.template_hash != TemplateHash(job)) Break(key + " is from another template");
   }
   if (indices.size() != WorkersOf(job)) Break("the gate of " + name.name + " is removed early");
 }
@@ -284,6 +290,9 @@ void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   lasts(IsOver(object) && admitted > 0, "it has finished and holds quota");
   lasts(spec.value("suspend", false) && admitted > 0, "it is suspended and holds quota");
   if (IsOver(object)) return;
+  const Result<LonghaulJob> read = ReadLonghaulJob(JobJson::parse(object.dump()));
+  const std::set<std::string> templates = {read.ok() ? TemplateHash(*read) : ""};
+  lasts(truth.live > 0 && truth.templates != templates, "its pods are from another template");
   lasts(suspended && truth.pods > 0, "it is suspended and has pods");
   // The status.
   const Json status = object.value("status", Json::object());

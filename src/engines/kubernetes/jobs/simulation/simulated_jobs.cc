@@ -334,6 +334,11 @@ void SimulatedJobs::DisturbJob() {
       return;
     case 3:
       Log("user changes " + job.name);
+      if (rng_.Below(2) == 0) {
+        const Json meta = {{"annotations", {{"note", std::to_string(rng_.Below(9))}}}};
+        PatchJobObject(job.name, {{"spec", {{"template", {{"metadata", meta}}}}}});
+        return;
+      }
       PatchJobObject(job.name, {{"spec", {{"job", {{"command", Json::array({rng_.Below(9)})}}}}}});
       keys_ = Json{{"keys", Json::array({rng_.Below(9)})}}.dump();
       operator_->OnTokenKeys(keys_);

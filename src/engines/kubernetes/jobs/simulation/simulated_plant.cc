@@ -76,6 +76,7 @@ void SimulatedPlant::Refresh() {
     }
     const Json annotations = meta.value("annotations", Json::object());
     seen.job_file = TextAt(annotations, "longhaul.dev/job-file");
+    seen.template_hash = TextAt(annotations, "longhaul.dev/template");
     seen.files = {TextAt(annotations, "longhaul.dev/controller"),
                   TextAt(annotations, "longhaul.dev/authority")};
     seen.deleting = meta.contains("deletionTimestamp");
@@ -361,6 +362,7 @@ SimulatedPlant::Truth SimulatedPlant::TruthOf(const std::string& job_uid) {
     if (pod.deleting || pod.ended) continue;
     ++truth.live;
     live.insert(pod.name);
+    truth.templates.insert(pod.template_hash);
     if (!pod.controller) truth.indices.push_back(pod.index);
     if (!pod.controller) continue;
     ++truth.controllers;

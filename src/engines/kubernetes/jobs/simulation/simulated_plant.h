@@ -57,6 +57,7 @@ class SimulatedPlant {
     bool trains = false;
     std::set<std::string> connected;  // names of live worker pods
     std::vector<uint32_t> indices;    // of live worker pods
+    std::set<std::string> templates;  // from which the live pods were made
     size_t pods = 0;
     size_t live = 0;
   };
@@ -104,7 +105,7 @@ class SimulatedPlant {
   };
   // A pod of the API.
   struct Seen {
-    std::string name, uid, node, owner, job_file;
+    std::string name, uid, node, owner, job_file, template_hash;
     std::pair<std::string, std::string> files;
     bool controller = false;
     uint32_t index = 0;
