@@ -124,11 +124,6 @@ class QueueCase:
         losses = self.losses(run)
         self.assertEqual(losses, {step: expected[step] for step in losses})
 
-    def cordon(self, unschedulable):
-        for each in self.server.items("/api/v1/nodes"):
-            self.server.call("PATCH", f"/api/v1/nodes/{each['metadata']['name']}",
-                             {"spec": {"unschedulable": unschedulable}})
-
     def test_a_suspended_job_leaves_its_queue_and_a_deleted_one_too(self):
         self.make_in_queue("stops", LONG, "low")
         self.await_phase("stops", "Running")

@@ -15,6 +15,8 @@ inline constexpr std::string_view kJobLabel = "longhaul.dev/job";      // the jo
 inline constexpr std::string_view kRoleLabel = "longhaul.dev/role";    // controller or worker
 inline constexpr std::string_view kIndexLabel = "longhaul.dev/index";  // of a worker: 0, 1, ...
 inline constexpr std::string_view kLifeLabel = "longhaul.dev/life";    // 0, and 1 for its successor
+// Of a worker beyond `desired` (worker_growth.h): the number of its group.
+inline constexpr std::string_view kExtraLabel = "longhaul.dev/extra";
 
 // The annotations that a pod sees as files (docs/longhauljob.md).
 inline constexpr std::string_view kJobAnnotation = "longhaul.dev/job-file";
@@ -41,6 +43,7 @@ struct JobPod {
   JobPodRole role = JobPodRole::kWorker;
   uint32_t index = 0;
   uint32_t life = 0;
+  bool extra = false;  // has kExtraLabel
   bool being_deleted = false;
 
   bool gated = false;  // has our gate

@@ -226,6 +226,19 @@ void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, Jo
   container["resources"]["limits"][job.device_resource] = std::to_string(job.devices_per_worker);
 }
 
+// Makes the worker one of a gang of its own, which gives way to every other one.
+void MarkExtra(const LonghaulJob& job, uint32_t index, JobJson& labels, JobJson& annotations,
+               JobJson& spec) {
+  const std::string group = std::to_string((index - job.desired) / job.step);
+  labels[kExtraLabel] = group;
+  labels[kPodGroupLabel] = job.name + "-extra-" + group;
+  annotations[kMinMemberAnnotation] = std::to_string(job.step);
+  spec["priorityClassName"] = kExtraPriorityClass;
+  // The API server derives them from the class.
+  spec.erase("priority");
+  spec.erase("preemptionPolicy");
+}
+
 }  // namespace
 
 JobJson OwnerReference(const LonghaulJob& job) {
@@ -404,12 +417,13 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   JobJson annotations = {{kMinMemberAnnotation, std::to_string(job.minimum)},
                          {kControllerAnnotation, controller.address},
                          {kAuthorityAnnotation, controller.authority}};
+  if (index >= job.desired) MarkExtra(job, index, labels, annotations, spec);
   const JobJson own =
       job.pod_template.is_object() ? job.pod_template.value("metadata", JobJson()) : JobJson();
   for (const auto& [key, target] : {std::pair{"labels", &labels}, {"annotations", &annotations}}) {
     if (!own.is_object() || !own.contains(key) || !own[key].is_object()) continue;
     for (const auto& [name, value] : own[key].items()) {
-      if (!target->contains(name)) (*target)[name] = value;
+      if (!target->contains(name) && name != kExtraLabel) (*target)[name] = value;
     }
   }
   return {{"apiVersion", "v1"},

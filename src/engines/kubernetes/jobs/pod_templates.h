@@ -31,6 +31,9 @@ inline constexpr std::string_view kAuthorityFile = "authority.crt";
 inline constexpr uint16_t kRestPort = 8700;
 inline constexpr uint16_t kAgentPort = 8701;
 
+// Of workers beyond `desired`: a class of low priority that preempts nothing (operator.yaml).
+inline constexpr std::string_view kExtraPriorityClass = "longhaul-extra-worker";
+
 // A job's name is at most so long, so that the names of its pods are names of nodes.
 inline constexpr size_t kMostJobName = 40;
 

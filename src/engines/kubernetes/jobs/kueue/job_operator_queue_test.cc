@@ -135,6 +135,13 @@ TEST_F(JobOperatorQueueTest, AnAdmissionOfFewerWorkersIsARunOfFewer) {
   EXPECT_EQ(object_["status"]["desired"], 1);
 }
 
+TEST_F(JobOperatorQueueTest, AJobDoesNotGrowBeyondWhatItsQueueHasAdmitted) {
+  object_["spec"]["workers"] = {{"min", 1}, {"desired", 2}, {"max", 4}};
+  TrainAdmitted();
+  EXPECT_EQ(pods_.size(), 3u);
+  EXPECT_THAT(Rest(), IsEmpty());
+}
+
 TEST_F(JobOperatorQueueTest, ASuspendedJobLeavesItsQueue) {
   TrainAdmitted();
   object_["spec"]["suspend"] = true;

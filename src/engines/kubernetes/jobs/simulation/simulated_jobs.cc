@@ -67,7 +67,8 @@ void SimulatedJobs::Changed() {
 
 void SimulatedJobs::AddJob(const SimulatedJob& job) {
   jobs_[job.name] = job;
-  Json workers = {{"desired", job.desired}, {"min", job.minimum}};
+  Json workers = {
+      {"desired", job.desired}, {"min", job.minimum}, {"max", job.maximum}, {"step", job.step}};
   Json meta = {{"name", job.name}};
   if (job.in_queue) meta["labels"][std::string(kQueueLabel)] = "team";
   const Json object = {
@@ -294,6 +295,8 @@ void SimulatedJobs::Disturb() {
   if (Fault(faults_.nodes, 6)) plant_.BreakNode();
   if (Fault(faults_.deaths, 4)) plant_.HurtContainer();
   if (Fault(faults_.users, 6)) DisturbJob();
+  if (Fault(faults_.room, 6)) plant_.EvictExtra();
+  if (Fault(faults_.room, 12)) plant_.AddNodes(1);
   if (Fault(faults_.evictions, 4)) kueue_.Evict(agenda_.now());
   if (Fault(faults_.evictions, 8)) kueue_.Deactivate(agenda_.now());
   if (Fault(faults_.evictions, 8)) kueue_.Activate(false);
@@ -328,9 +331,12 @@ void SimulatedJobs::DisturbJob() {
       PatchJobObject(job.name, {{"spec", {{"suspend", !suspended}}}});
       return;
     case 2:
-      job.desired = job.minimum + static_cast<uint32_t>(rng_.Below(3));
-      Log("user scales " + job.name + " to " + std::to_string(job.desired));
-      PatchJobObject(job.name, {{"spec", {{"workers", {{"desired", job.desired}}}}}});
+      job.desired = job.minimum + job.step * static_cast<uint32_t>(rng_.Below(3));
+      job.maximum = job.desired + job.step * static_cast<uint32_t>(rng_.Below(3));
+      Log("user scales " + job.name + " to " + std::to_string(job.desired) + ", at most " +
+          std::to_string(job.maximum));
+      PatchJobObject(job.name,
+                     {{"spec", {{"workers", {{"desired", job.desired}, {"max", job.maximum}}}}}});
       return;
     case 3:
       Log("user changes " + job.name);
