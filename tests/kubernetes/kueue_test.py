@@ -1,6 +1,6 @@
 """What the operator relies on of the real Kueue, tried with Workloads that no job owns.
 
-  kueue_test.py [WorkloadTest | ReadinessTest]
+  kueue_test.py [WorkloadTest | ReadinessTest | DeactivationTest]
 
 The statuses that the test writes are those of src/engines/kubernetes/jobs/kueue/job_queue.cc. It
 needs the kueue of tools/kubernetes_environment, and is skipped where that has not been built.
@@ -76,7 +76,7 @@ class KueueCase(unittest.TestCase):
         wait_for(lambda: self.condition(name, kind)[0] == status, f"{name}: {kind} = {status}",
                  self.kueue.last_lines)
 
-    def set_conditions(self, name, status=None, **changes):
+    def set_conditions(self, name, status=None, removed=(), **changes):
         """Writes conditions and more of the status at once, as the operator does."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
@@ -86,6 +86,8 @@ class KueueCase(unittest.TestCase):
             for kind, (value, reason) in changes.items():
                 conditions[kind] = {"type": kind, "status": value, "reason": reason,
                                     "message": "by the test", "lastTransitionTime": now}
+            for kind in removed:
+                conditions.pop(kind, None)
             code, answer = self.server.send("PATCH", f"{WORKLOADS}/{name}/status", {
                 "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
                 "status": {**(status or {}), "conditions": list(conditions.values())}},
@@ -97,11 +99,18 @@ class KueueCase(unittest.TestCase):
     def release(self, name):
         """Gives the quota of an evicted Workload back."""
         reason = self.condition(name, "Evicted")[1]
+        removed = ()
+        if reason.startswith("Deactivated"):
+            reason = "Deactivated"
+            removed = ("DeactivationTarget",)
         changes = {"QuotaReserved": ("False", "Pending"), "Admitted": ("False", "NoReservation"),
                    "Requeued": ("True" if reason in RETURNING else "False", reason)}
         if self.condition(name, "PodsReady")[0]:
             changes["PodsReady"] = ("False", "WaitForStart")
-        self.set_conditions(name, {"admission": None}, **changes)
+        self.set_conditions(name, {"admission": None}, removed, **changes)
+
+    def activate(self, name):
+        self.server.call("PATCH", f"{WORKLOADS}/{name}", {"spec": {"active": True}})
 
 
 class WorkloadTest(KueueCase):
@@ -186,6 +195,49 @@ class ReadinessTest(KueueCase):
         # A WaitForRecovery that had stayed would count from the interruption on, and evict at once.
         # The times of the conditions are whole seconds.
         self.assertGreater(self.since("again", "Evicted") - self.since("again", "Admitted"), 2)
+
+
+class DeactivationTest(KueueCase):
+    """With a limit of attempts, after which Kueue deactivates a Workload by itself."""
+
+    CONFIGURATION = {"waitForPodsReady": {
+        "timeout": "2s", "blockAdmission": False,
+        "requeuingStrategy": {"backoffBaseSeconds": 1, "backoffLimitCount": 0}}}
+    CAUSE = "DeactivatedDueToRequeuingLimitExceeded"
+
+    def make_deactivated(self, name):
+        self.make(name, pods=1)
+        self.await_condition(name, "Admitted")
+        self.await_condition(name, "Evicted")
+        self.assertEqual(self.condition(name, "Evicted")[1], self.CAUSE)
+        self.assertIs(self.get(name)["spec"]["active"], False)
+
+    def test_a_workload_returns_for_the_reason_deactivated_alone(self):
+        self.make_deactivated("limited")
+        changes = {"QuotaReserved": ("False", "Pending"), "Admitted": ("False", "NoReservation")}
+        self.set_conditions("limited", {"admission": None}, **changes,
+                            Requeued=("False", self.CAUSE))
+        self.activate("limited")
+        # The other one is admitted meanwhile.
+        self.make("other", pods=1)
+        self.await_condition("other", "Admitted")
+        time.sleep(1)
+        self.assertEqual(self.condition("limited", "Requeued")[:2], ("False", self.CAUSE))
+        self.assertNotEqual(self.condition("limited", "Admitted")[0], "True")
+        self.set_conditions("limited", Requeued=("False", "Deactivated"))
+        self.await_condition("limited", "Admitted")
+
+    def test_a_request_that_stays_deactivates_a_workload_again(self):
+        self.make_deactivated("stays")
+        self.release("stays")
+        # Kueue leaves what it has not written itself, and what an evicted Workload has.
+        self.set_conditions("stays", DeactivationTarget=("True", "RequeuingLimitExceeded"))
+        self.activate("stays")
+        wait_for(lambda: self.get("stays")["spec"]["active"] is False, "the deactivation")
+        self.assertEqual(self.condition("stays", "DeactivationTarget")[0], "True")
+        self.set_conditions("stays", removed=("DeactivationTarget",))
+        self.activate("stays")
+        self.await_condition("stays", "Admitted")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from process_kubelet import ProcessKubelet, node
 LONGHAUL = None
 WAIT_SECONDS = 100
 DEFINITION = ROOT / "deploy" / "kubernetes" / "crd" / "longhauljob.yaml"
+OPERATOR = ROOT / "deploy" / "kubernetes" / "operator.yaml"
 JOBS = "/apis/longhaul.dev/v1/namespaces/default/longhauljobs"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -86,8 +87,18 @@ class OperatorCase(unittest.TestCase):
         for namespace, name in (("default", "default"), ("longhaul", "longhaul-operator")):
             cls.server.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts",
                             {"metadata": {"name": name}})
+        cls.add_priority_class()
         cls.start_nodes()
         cls.enterClassContext(Program(cls.server, "schedule"))
+
+    @classmethod
+    def add_priority_class(cls):
+        """That of extra workers, as it is installed."""
+        manifest, = [each for each in OPERATOR.read_text().split("\n---\n")
+                     if "kind: PriorityClass" in each]
+        status, answer = cls.server.send("POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
+                                         manifest, "application/yaml")
+        assert status == 201, answer
 
     @classmethod
     def start_nodes(cls):
@@ -125,6 +136,12 @@ class OperatorCase(unittest.TestCase):
         for log in sorted(self.folder.glob("runs/*/cluster/controller.log")):
             print(log, log.read_text()[-3000:])
 
+    def cordon(self, unschedulable, *names):
+        for name in names or [each["metadata"]["name"]
+                              for each in self.server.items("/api/v1/nodes")]:
+            self.server.call("PATCH", f"/api/v1/nodes/{name}",
+                             {"spec": {"unschedulable": unschedulable}})
+
     def pods(self, role=None):
         selector = "longhaul.dev/job" + (f",longhaul.dev/role={role}" if role else "")
         return self.server.items(f"{PODS}?labelSelector={selector.replace('/', '%2F')}")
@@ -136,13 +153,14 @@ class OperatorCase(unittest.TestCase):
         return self.job(name).get("status", {}).get("phase")
 
     def make(self, name, workers=4, steps=STEPS, labels=None, **spec):
-        """A job of the built-in trainer."""
+        """A job of the built-in trainer. `workers`: how many, or spec.workers."""
         run = self.folder / "runs" / name
         job = {**MODEL, "train": {**MODEL["train"], "steps": steps}}
         self.server.call("POST", JOBS, {
             "apiVersion": "longhaul.dev/v1", "kind": "LonghaulJob",
             "metadata": {"name": name, "labels": labels or {}},
-            "spec": {"workers": {"desired": workers}, "job": job, "runDirectory": str(run),
+            "spec": {"workers": workers if isinstance(workers, dict) else {"desired": workers},
+                     "job": job, "runDirectory": str(run),
                      "template": {"spec": {"containers": [{"name": "worker", "image": "train:test"}]}},
                      **spec}})
         return run

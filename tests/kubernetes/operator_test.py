@@ -84,6 +84,26 @@ class OperatorTest(OperatorCase):
         self.assertGreaterEqual(min(losses), reached, "it did not begin again")
         self.assertEqual(losses, {step: expected[step] for step in losses})
 
+    def test_a_changed_template_replaces_all_pods_after_a_checkpoint(self):
+        expected = self.undisturbed(LONG + 2, workers=2)
+        run = self.make("swap", workers=2, steps=LONG + 2)
+        self.await_phase("swap", "Running")
+        wait_for(lambda: self.step(run) > 50, "the first steps")
+        reached = self.step(run)
+        self.server.call("PATCH", f"{JOBS}/swap", {"spec": {"template": {"spec": {"containers": [
+            {"name": "worker", "image": "train:test",
+             "env": [{"name": "COLOUR", "value": "green"}]}]}}}})
+        wait_for(lambda: self.names("worker") == ["swap-worker-0-1", "swap-worker-1-1"],
+                 "new workers")
+        for pod in self.pods("worker"):
+            if "deletionTimestamp" not in pod["metadata"]:
+                container, = pod["spec"]["containers"]
+                self.assertIn({"name": "COLOUR", "value": "green"}, container["env"])
+        self.await_phase("swap", "Succeeded")
+        losses = self.losses(run)
+        self.assertGreaterEqual(min(losses), reached, "it did not begin again")
+        self.assertEqual(losses, {step: expected[step] for step in losses})
+
     def test_a_worker_of_a_dead_node_is_replaced_on_another_one(self):
         run = self.make("node", workers=2, steps=LONG)
         self.await_phase("node", "Running")
@@ -100,6 +120,42 @@ class OperatorTest(OperatorCase):
             self.assertGreaterEqual(self.job("node")["status"]["restarts"], 1)
         finally:
             self.kubelet.resume(dead)
+
+    def test_an_elastic_job_grows_into_free_room_and_gives_it_back(self):
+        # Only one worker fits a node.
+        room = {"resource": "nvidia.com/gpu", "perWorker": 8}
+        job = {"command": ["/bin/sh", "-c", "echo $WORLD_SIZE workers; exec sleep 600"],
+               "resources": {"processes_per_node": 1}}
+        self.cordon(True, "n2", "n3")
+        self.addCleanup(self.cordon, False)
+        self.make("grow", workers={"desired": 2, "max": 4}, devices=room, job=job)
+        self.await_phase("grow", "Running")
+        extra = wait_for(lambda: [pod for pod in self.pods("worker") if "schedulingGates" not in
+                                  pod["spec"] and "nodeName" not in pod["spec"]],
+                         "an extra worker")
+        self.assertEqual([pod["metadata"]["name"] for pod in extra], ["grow-worker-2-0"])
+        self.assertEqual((extra[0]["spec"]["priority"], extra[0]["spec"]["preemptionPolicy"]),
+                         (-1000, "Never"))
+        self.assertEqual(self.phase("grow"), "Running")
+
+        def says(pod, text):
+            return text in self.kubelet.log(pod, "worker")
+        self.cordon(False, "n2")
+        wait_for(lambda: self.job("grow")["status"]["ready"] == 3, "the third worker")
+        wait_for(lambda: says("grow-worker-2-0", "3 workers"), "the growth")
+        wait_for(lambda: "grow-worker-3-0" in self.names(), "the next extra worker")
+        self.assertEqual(self.job("grow")["status"]["desired"], 2)
+
+        # Another job gets the place of the extra worker, and the first one runs on without it.
+        self.make("other", workers=1, devices=room, job=job)
+        self.await_phase("other", "Running")
+        wait_for(lambda: "grow-worker-2-1" in self.names(), "its next life")
+        wait_for(lambda: self.phase("grow") == "Running" and
+                 self.job("grow")["status"]["ready"] == 2, "the run of two")
+        usual = [pod["metadata"]["name"] for pod in self.pods("worker")
+                 if pod["metadata"]["labels"]["longhaul.dev/job"] == "grow"
+                 and pod["spec"].get("nodeName")]
+        self.assertEqual(sorted(usual), ["grow-worker-0-0", "grow-worker-1-0"])
 
     def test_a_wrong_job_is_explained(self):
         self.make("wrong", template={"spec": {"containers": [

@@ -102,10 +102,27 @@ class QueueCase:
         self.cordon(False)
         await_ready("True", "Recovered")
 
-    def cordon(self, unschedulable):
-        for each in self.server.items("/api/v1/nodes"):
-            self.server.call("PATCH", f"/api/v1/nodes/{each['metadata']['name']}",
-                             {"spec": {"unschedulable": unschedulable}})
+    def test_a_deactivated_job_returns_when_it_is_made_active_again(self):
+        expected = self.undisturbed(LONG + 1, workers=2)
+        run = self.make_in_queue("off", LONG + 1, "low")
+        self.await_phase("off", "Running")
+        wait_for(lambda: self.step(run) > 50, "the first steps")
+        # What Kueue writes when a Workload has been queued again too often.
+        conditions = self.workload("off")["status"]["conditions"] + [{
+            "type": "DeactivationTarget", "status": "True", "reason": "RequeuingLimitExceeded",
+            "message": "too often", "lastTransitionTime": "2026-01-31T08:00:00Z"}]
+        self.server.call("PATCH", f"{WORKLOADS}/longhaul-off/status",
+                         {"status": {"conditions": conditions}})
+        wait_for(lambda: self.condition("off", "Suspended").get("reason") == "Deactivated",
+                 "the deactivation")
+        self.assertEqual(self.pods_of("off"), [], "quota was given back too early")
+        self.assertIn("spec.active of the Workload longhaul-off",
+                      self.condition("off", "Suspended")["message"])
+        self.server.call("PATCH", f"{WORKLOADS}/longhaul-off", {"spec": {"active": True}})
+        self.await_phase("off", "Running", "Succeeded")
+        self.await_phase("off", "Succeeded")
+        losses = self.losses(run)
+        self.assertEqual(losses, {step: expected[step] for step in losses})
 
     def test_a_suspended_job_leaves_its_queue_and_a_deleted_one_too(self):
         self.make_in_queue("stops", LONG, "low")

@@ -1,8 +1,9 @@
 """A small Kueue for tests, where Kueue itself has not been built (kueue_server.py starts it).
 
 It has one queue, whose quota is a number of pods. It admits the Workload of the highest priority
-that has room, evicts those of lower priority for it, and says of the others that they wait. The
-definitions are the least that the API server needs to store the objects.
+that has room, evicts those of lower priority for it, and says of the others that they wait. One
+that is not active is evicted, and waits again when it is made active. The definitions are the least
+that the API server needs to store the objects.
 """
 
 import threading
@@ -29,9 +30,18 @@ def definitions():
                                       "schema": {"openAPIV3Schema": schema}}]}}
 
 
-def is_true(workload, condition):
-    return any(each["type"] == condition and each["status"] == "True"
-               for each in workload.get("status", {}).get("conditions", []))
+def condition(workload, kind):
+    """The condition of this type, or an empty object."""
+    return next((each for each in workload.get("status", {}).get("conditions", [])
+                 if each["type"] == kind), {})
+
+
+def is_true(workload, kind):
+    return condition(workload, kind).get("status") == "True"
+
+
+def is_active(workload):
+    return workload["spec"].get("active", True)
 
 
 def pods_of(workload):
@@ -91,7 +101,10 @@ class ScriptedKueue:
             if not is_true(each, "QuotaReserved"):
                 raise AssertionError(f"an admission without quota: {each['status']}")
         free = self.pods - sum(pods_of(each) for each in holding)
-        waiting = [each for each in live if each not in holding]
+        for each in live:
+            self.tend(each)
+        waiting = [each for each in live if each not in holding and is_active(each)
+                   and condition(each, "Requeued").get("status") != "False"]
         if not waiting:
             return
         first = max(waiting, key=priority_of)
@@ -103,6 +116,18 @@ class ScriptedKueue:
             if priority_of(each) < priority_of(first) and not is_true(each, "Evicted"):
                 self.write(each, {}, Evicted=("True", "Preempted", "to make room for "
                                               f"{first['metadata']['name']}"))
+
+    def tend(self, workload):
+        """Deactivates a Workload, or lets it wait again, as Kueue does it."""
+        target = is_true(workload, "DeactivationTarget")
+        if not is_active(workload):
+            if not is_true(workload, "Evicted"):
+                reason = "DeactivatedDueToRequeuingLimitExceeded" if target else "Deactivated"
+                self.write(workload, {}, Evicted=("True", reason, "The workload is deactivated"))
+        elif target:
+            self.patch(workload, "", {"spec": {"active": False}})
+        elif condition(workload, "Requeued").get("reason") == "Deactivated":
+            self.write(workload, {}, Requeued=("True", "Reactivated", "it is active again"))
 
     def admit(self, workload):
         sets = [{"name": each["name"], "count": each["count"], "flavors": {"cpu": "default"}}
@@ -121,8 +146,13 @@ class ScriptedKueue:
                            "lastTransitionTime": "2026-01-31T08:00:00Z"}
         if after == before and not status:
             return
+        self.patch(workload, "/status", {"status": {
+            **status, "conditions": list(after.values())}})
+
+    def patch(self, workload, subresource, change):
+        """Sends a change, which is refused where the Workload has changed."""
         meta = workload["metadata"]
         self.server.call(
-            "PATCH", f"{GROUP}/namespaces/{meta['namespace']}/workloads/{meta['name']}/status",
-            {"metadata": {"resourceVersion": meta["resourceVersion"]},
-             "status": {**status, "conditions": list(after.values())}}, allowed=(200, 404, 409))
+            "PATCH", f"{GROUP}/namespaces/{meta['namespace']}/workloads/{meta['name']}{subresource}",
+            {"metadata": {"resourceVersion": meta["resourceVersion"]}, **change},
+            allowed=(200, 404, 409))

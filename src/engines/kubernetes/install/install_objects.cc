@@ -20,9 +20,9 @@ struct Kind {
   Resource resource;
 };
 
-const std::array<Kind, 9>& Kinds() {
+const std::array<Kind, 10>& Kinds() {
   static const char* const kRbac = "rbac.authorization.k8s.io";
-  static const std::array<Kind, 9> kKinds = {{
+  static const std::array<Kind, 10> kKinds = {{
       {"Namespace", {"", "v1", "namespaces", false}},
       {"ServiceAccount", {"", "v1", "serviceaccounts", true}},
       {"ClusterRole", {kRbac, "v1", "clusterroles", false}},
@@ -32,6 +32,7 @@ const std::array<Kind, 9>& Kinds() {
       {"Deployment", {"apps", "v1", "deployments", true}},
       {"CustomResourceDefinition",
        {"apiextensions.k8s.io", "v1", "customresourcedefinitions", false}},
+      {"PriorityClass", {"scheduling.k8s.io", "v1", "priorityclasses", false}},
       {"FlowSchema", {"flowcontrol.apiserver.k8s.io", "v1", "flowschemas", false}},
   }};
   return kKinds;

@@ -38,6 +38,7 @@ TEST(InstallObjects, EveryPartHasItsObjects) {
   EXPECT_EQ(scheduler.front(), "Namespace longhaul") << "before what is in it";
   EXPECT_THAT(scheduler, Contains("Deployment longhaul-scheduler"));
   EXPECT_THAT(LabelsOf(InstallPart::kOperator), Contains("ClusterRole longhaul-operator"));
+  EXPECT_THAT(LabelsOf(InstallPart::kOperator), Contains("PriorityClass longhaul-extra-worker"));
   EXPECT_THAT(LabelsOf(InstallPart::kFlowSchema), testing::ElementsAre("FlowSchema longhaul"));
   EXPECT_THAT(LabelsOf(InstallPart::kNodeHealth), Contains("Deployment longhaul-node-health"));
 }

@@ -47,7 +47,10 @@ void JobOperator::OnJob(LonghaulJob job) {
     Forget(work);
   }
   // What was refused may not be what is done now.
-  if (work.job && work.job->generation != job.generation) work.refusal.clear();
+  if (work.job && work.job->generation != job.generation) {
+    work.refusal.clear();
+    work.growth_refusal.clear();
+  }
   for (const char* target : {"job", "status"}) Observed(work, target);
   work.job = std::move(job);
 }
@@ -89,6 +92,7 @@ void JobOperator::OnPod(JobPod pod) {
   job_of_pod_[pod.Key()] = key;
   Observed(work, "pod " + pod.name);
   if (work.job && pod.owner_uid == work.job->uid) ForgetRefusal(work, "pod " + pod.name);
+  if (pod.extra) work.growth_refusal.clear();
   work.pods.insert_or_assign(pod.name, std::move(pod));
 }
 
@@ -180,6 +184,17 @@ void JobOperator::OnReport(const std::string& job_key, const std::string& pod_ui
   work.reported_at = now;
 }
 
+// A job runs without its extra workers: why none is made is no reason to wait.
+void JobOperator::TakeRefusal(Work& work, const JobAction& action, const std::string& why) {
+  const auto* create = std::get_if<CreateJobPod>(&action);
+  if (create != nullptr && create->object["metadata"]["labels"].contains(kExtraLabel)) {
+    work.growth_refusal = why;
+    return;
+  }
+  work.refusal = why;
+  work.refused = TargetOf(action);
+}
+
 void JobOperator::OnReply(const JobAction& action, ActionResult result, const std::string& why,
                           Instant now) {
   if (std::holds_alternative<RecordEvent>(action)) return;
@@ -205,8 +220,7 @@ void JobOperator::OnReply(const JobAction& action, ActionResult result, const st
   const auto pending = work.pending.find(target);
   if (pending == work.pending.end()) return;
   if (result == ActionResult::kRefused) {
-    work.refusal = why;
-    work.refused = target;
+    TakeRefusal(work, action, why);
     pending->second.answered = true;
     pending->second.until = now + Backoff(work.failures[target]++);
     pending->second.unsure_until = now + kUnobserved;
@@ -215,10 +229,7 @@ void JobOperator::OnReply(const JobAction& action, ActionResult result, const st
   work.failures.erase(target);
   ForgetRefusal(work, target);
   // A pod of that name which is not among the job's: somebody else's, or one not observed yet.
-  if (result == ActionResult::kExists) {
-    work.refusal = why;
-    work.refused = target;
-  }
+  if (result == ActionResult::kExists) TakeRefusal(work, action, why);
   const bool settled = result == ActionResult::kDone || result == ActionResult::kConflict;
   if (pending->second.observed && settled) {
     work.pending.erase(pending);
@@ -259,7 +270,14 @@ void JobOperator::LookAt(const std::string& key, Instant now, Instant wall,
     file = JobFileOf(*smaller);
   }
   const std::string job_file = file.ok() ? *file : "";
-  Look look{work, smaller ? *smaller : asked, queue, job_file, now, wall, actions, std::nullopt};
+  const std::string template_hash = TemplateHash(asked);
+  // In a queue of Kueue it has quota for those that were admitted.
+  const uint32_t most = !asked.local_queue.empty() ? queue.workers : asked.maximum;
+  Look look{work,          smaller ? *smaller : asked,
+            queue,         job_file,
+            template_hash, most,
+            now,           wall,
+            actions,       std::nullopt};
   Plan(look, usable);
   for (const auto& [target, pending] : work.pending) {
     if (pending.answered) look.AgainAt(pending.until);

@@ -7,6 +7,7 @@
 //   2. the controller pod, which publishes its authority (pod_templates.h);
 //   3. one worker pod for each node, with the controller's address. Their gates are removed when
 //      all of them exist: the scheduler then places them together;
+//      and, while the job trains, more of them up to `max` (worker_growth.h);
 //   4. a pod that was deleted, has failed, or whose agent is not connected to the controller for a
 //      minute, is replaced by one of the next life;
 //   5. at the end, which the controller pod publishes, the workers are deleted, and the controller
@@ -35,6 +36,7 @@
 #include "engines/kubernetes/jobs/kueue/workload.h"
 #include "engines/kubernetes/jobs/longhaul_job.h"
 #include "engines/kubernetes/jobs/pod_templates.h"
+#include "engines/kubernetes/jobs/worker_growth.h"
 #include "engines/kubernetes/scheduling/due_times.h"
 
 namespace longhaul::engines::kubernetes {
@@ -126,6 +128,7 @@ class JobOperator {
     std::map<std::string, int> failures;         // by target
     std::string refusal;                         // why an action was refused; empty: none
     std::string refused;                         // its target
+    std::string growth_refusal;                  // why no extra worker was made; empty: none
   };
   // One look at a job: what it is found to be, and what is done.
   struct Look {
@@ -133,6 +136,8 @@ class JobOperator {
     const LonghaulJob& job;
     const QueueDecision& queue;
     const std::string& job_file;
+    const std::string& template_hash;
+    uint32_t most;  // workers, extra ones included
     Instant now;
     Instant wall;
     std::vector<JobAction>& actions;
@@ -144,6 +149,7 @@ class JobOperator {
   Work& Mark(const std::string& key);
   void ForgetRefusal(Work& work, const std::string& target);
   static void Forget(Work& work);
+  static void TakeRefusal(Work& work, const JobAction& action, const std::string& why);
   void EraseIfEmpty(const std::string& key);
   static void Observed(Work& work, const std::string& target);
   void ErasePod(const std::string& pod_key, const std::string& job_key);
@@ -155,15 +161,22 @@ class JobOperator {
   JobFacts PlanRun(Look& look, JobFacts facts);
   // Returns the controller that serves the job, or null while there is none.
   const JobPod* PlanController(Look& look, JobFacts& facts);
+  // Whether it was made from what the job says now.
+  static bool IsCurrent(const Look& look, const JobPod& pod);
   void MakeController(Look& look, JobFacts& facts);
   void PlanWorkers(Look& look, const JobPod& controller, JobFacts& facts);
-  void MakeWorker(Look& look, uint32_t index, uint32_t life, const ControllerPlace& place);
+  // `before`: the pods with this index. Makes none while one of them is live.
+  void MakeWorker(Look& look, uint32_t index, const std::vector<const JobPod*>& before,
+                  const ControllerPlace& place);
+  void RemoveGate(Look& look, const JobPod& worker);
   void PlanWorker(Look& look, const JobPod& worker, const JobPod& controller);
   bool IsLost(Look& look, const JobPod& worker, const JobPod& controller);
   // Whether the controller has reported within report_life.
   bool IsReported(const Look& look, const JobPod& controller) const;
   bool IsConnected(const Look& look, const JobPod& worker) const;
-  void Judge(Look& look, const JobPod& controller, const std::vector<const JobPod*>& workers,
+  // Whether the controller has reported that the workers train.
+  bool IsTraining(const Look& look, const JobPod& controller) const;
+  void Judge(Look& look, const JobPod& controller, const ServingWorkers& workers,
              JobFacts& facts) const;
   // Whether what is stored is kept, because no report could have come yet.
   bool KeepsRunning(Look& look, const JobPod& controller, JobFacts& facts) const;

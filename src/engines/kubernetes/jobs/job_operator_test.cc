@@ -356,5 +356,118 @@ TEST_F(JobOperatorTest, GoodputAloneIsWrittenSeldom) {
   EXPECT_EQ(object_["status"]["goodput"], 0.75);
 }
 
+class ElasticJobTest : public JobOperatorTest {
+ protected:
+  ElasticJobTest() { object_["spec"]["workers"] = {{"desired", 2}, {"max", 4}}; }
+};
+
+TEST_F(ElasticJobTest, GrowsByOneWorkerAtATimeWhileItTrains) {
+  Train();
+  ASSERT_TRUE(pods_.contains("tune-worker-2-0"));
+  EXPECT_FALSE(pods_["tune-worker-2-0"]["spec"].contains("schedulingGates"));
+  EXPECT_FALSE(pods_.contains("tune-worker-3-0"));
+  EXPECT_EQ(object_["status"]["ready"], 2);
+  // The first one has room, and the second one waits for ever.
+  StartWorker("tune-worker-2-0");
+  EXPECT_THAT(Rest(), ElementsAre("create tune-worker-3-0", "patch tune-worker-3-0"));
+  operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
+                     Report({"tune-worker-0-0", "tune-worker-1-0", "tune-worker-2-0"}), now_);
+  EXPECT_THAT(Rest(), IsEmpty());
+  EXPECT_EQ(object_["status"]["ready"], 3);
+  EXPECT_EQ(object_["status"]["desired"], 2);
+  EXPECT_EQ(Phase(), "Running");
+}
+
+TEST_F(ElasticJobTest, DoesNotGrowWhileItRecovers) {
+  Train();
+  Recover();
+  StartWorker("tune-worker-2-0");
+  EXPECT_THAT(Rest(), ElementsAre("event Restarting"));
+}
+
+TEST_F(ElasticJobTest, RunsOnWhenItLosesItsExtraWorker) {
+  Train();
+  StartWorker("tune-worker-2-0");
+  Rest();
+  Vanish("tune-worker-2-0");
+  Pass(minutes(1));
+  operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
+                     Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
+  EXPECT_THAT(Rest(), ElementsAre("create tune-worker-2-1", "patch tune-worker-2-1"));
+  EXPECT_EQ(Phase(), "Running");
+}
+
+TEST_F(ElasticJobTest, AnExtraWorkerBecomesAUsualOneByReplacement) {
+  Train();
+  object_["spec"]["workers"]["desired"] = 3;
+  Observe();
+  Rest();
+  Vanish("tune-controller-0");
+  EXPECT_THAT(Rest(), ElementsAre("create tune-controller-0", "delete tune-worker-2-0"));
+  StartController("tune-controller-0");
+  Pass(seconds(1));
+  EXPECT_THAT(Rest(), testing::Contains("create tune-worker-2-1"));
+  EXPECT_FALSE(pods_["tune-worker-2-1"]["metadata"]["labels"].contains("longhaul.dev/extra"));
+}
+
+TEST_F(ElasticJobTest, SaysWhyNoExtraWorkerIsMadeAndRuns) {
+  Observe();
+  Rest();
+  StartController("tune-controller-0");
+  Rest();
+  StartWorker("tune-worker-0-0");
+  StartWorker("tune-worker-1-0");
+  operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
+                     Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const JobAction& action : operator_.Advance(now_, wall_)) {
+      const bool create = std::holds_alternative<CreateJobPod>(action);
+      if (!create) Carry(action);
+      operator_.OnReply(action, create ? ActionResult::kRefused : ActionResult::kDone,
+                        create ? "no PriorityClass" : "", now_);
+    }
+  }
+  EXPECT_EQ(Phase(), "Running");
+  EXPECT_EQ(Message(), "no more workers can be made: no PriorityClass");
+  Pass(seconds(5));
+  EXPECT_THAT(Rest(), testing::Contains("create tune-worker-2-0"));
+  EXPECT_EQ(Message(), "");
+}
+
+// Stops and starts: the controller first, which takes a last checkpoint.
+TEST_F(JobOperatorTest, AChangeOfTheTemplateReplacesAllPods) {
+  for (const char* change :
+       {R"({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})",
+        R"({"spec": {"devices": {"resource": "nvidia.com/gpu", "perWorker": 1}}})",
+        R"({"spec": {"runDirectory": "/data/run"}})"}) {
+    SCOPED_TRACE(change);
+    operator_ = JobOperator(Settings());
+    operator_.OnTokenKeys(kKeys);
+    pods_.clear();
+    object_ = JobObject();
+    Train();
+    object_.merge_patch(JobJson::parse(change));
+    Observe();
+    EXPECT_THAT(Rest(), ElementsAre("delete tune-controller-0", "event Restarting"));
+    Vanish("tune-controller-0");
+    EXPECT_THAT(Rest(), ElementsAre("create tune-controller-0", "delete tune-worker-0-0",
+                                    "delete tune-worker-1-0"));
+    StartController("tune-controller-0");
+    Pass(std::chrono::seconds(1));
+    EXPECT_THAT(Rest(), testing::Contains("create tune-worker-0-1"));
+    EXPECT_EQ(pods_["tune-worker-0-1"]["metadata"]["annotations"]["longhaul.dev/template"],
+              pods_["tune-controller-0"]["metadata"]["annotations"]["longhaul.dev/template"]);
+  }
+}
+
+TEST_F(JobOperatorTest, APodWithoutAHashIsLeftAlone) {
+  Train();
+  for (auto& [name, pod] : pods_) {
+    pod["metadata"]["annotations"].erase("longhaul.dev/template");
+    ObservePod(name);
+  }
+  EXPECT_THAT(Rest(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace longhaul::engines::kubernetes

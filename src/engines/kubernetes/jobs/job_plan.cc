@@ -230,7 +230,7 @@ const JobPod* JobOperator::PlanController(Look& look, JobFacts& facts) {
     return nullptr;
   }
   look.work.without_controller.reset();
-  if (serves->job_file != look.job_file) {
+  if (serves->job_file != look.job_file || !IsCurrent(look, *serves)) {
     // The job was changed: it stops with a last checkpoint, and begins again.
     Delete(look, *serves);
     facts.reason = "Changed";
@@ -242,6 +242,13 @@ const JobPod* JobOperator::PlanController(Look& look, JobFacts& facts) {
     Act(look, PatchJobPod{NameOf(*serves), {{"metadata", {{"annotations", annotations}}}}});
   }
   return serves;
+}
+
+bool JobOperator::IsCurrent(const Look& look, const JobPod& pod) {
+  if (!pod.template_hash.empty() && pod.template_hash != look.template_hash) return false;
+  if (pod.role == JobPodRole::kController) return true;
+  // A change of `desired` makes a worker another kind.
+  return pod.index < look.most && pod.extra == (pod.index >= look.job.desired);
 }
 
 void JobOperator::MakeController(Look& look, JobFacts& facts) {
@@ -275,47 +282,54 @@ void JobOperator::PlanWorkers(Look& look, const JobPod& controller, JobFacts& fa
   const ControllerPlace place = PlaceOf(controller);
   std::map<uint32_t, std::vector<const JobPod*>> by_index;
   for (const JobPod* pod : PodsOf(look, JobPodRole::kWorker)) by_index[pod->index].push_back(pod);
-  std::vector<const JobPod*> workers;
+  ServingWorkers workers;
   for (const auto& [index, pods] : by_index) {
-    const JobPod* serves = index < look.job.desired ? NewestLive(pods) : nullptr;
+    const JobPod* serves = NewestLive(pods);
+    if (serves != nullptr && !IsCurrent(look, *serves)) serves = nullptr;
     for (const JobPod* pod : pods) {
       if (pod != serves) Delete(look, *pod);
     }
-    if (serves != nullptr) workers.push_back(serves);
+    if (serves != nullptr) workers[index] = serves;
   }
   if (place.address.empty()) {
     facts.message = controller.trouble.empty() ? "the controller pod starts" : controller.trouble;
   } else {
     for (uint32_t index = 0; index < look.job.desired; ++index) {
-      const auto pods = by_index.find(index);
-      const bool is_new = pods == by_index.end();
-      if (!is_new && NewestLive(pods->second) != nullptr) continue;
-      // A pod that is gone leaves its name, too.
-      const auto gone = look.work.lives.find(index);
-      const uint32_t unused = gone == look.work.lives.end() ? 0 : gone->second;
-      const uint32_t life = std::max(unused, is_new ? 0 : NextLife(pods->second));
-      MakeWorker(look, index, life, place);
+      MakeWorker(look, index, by_index[index], place);
     }
-    for (const JobPod* worker : workers) PlanWorker(look, *worker, controller);
+    GrowthDecision growth;
+    if (IsTraining(look, controller)) growth = DecideGrowth(look.job, look.most, workers);
+    for (const uint32_t index : growth.missing) MakeWorker(look, index, by_index[index], place);
+    for (const JobPod* worker : growth.gated) RemoveGate(look, *worker);
+    for (const auto& [index, worker] : workers) PlanWorker(look, *worker, controller);
   }
-  const bool all_exist = workers.size() == look.job.desired;
-  for (const JobPod* worker : workers) {
-    if (!all_exist || !worker->gated) continue;
-    Act(look, PatchJobPod{NameOf(*worker), {{"spec", {{"schedulingGates", nullptr}}}}});
+  const auto extra = workers.lower_bound(look.job.desired);
+  const bool all_exist = std::distance(workers.begin(), extra) == look.job.desired;
+  for (auto worker = workers.begin(); all_exist && worker != extra; ++worker) {
+    if (worker->second->gated) RemoveGate(look, *worker->second);
   }
   Judge(look, controller, workers, facts);
 }
 
+void JobOperator::RemoveGate(Look& look, const JobPod& worker) {
+  Act(look, PatchJobPod{NameOf(worker), {{"spec", {{"schedulingGates", nullptr}}}}});
+}
+
 // One that fails as soon as it is made is made again with longer and longer pauses.
-void JobOperator::MakeWorker(Look& look, uint32_t index, uint32_t life,
+void JobOperator::MakeWorker(Look& look, uint32_t index, const std::vector<const JobPod*>& before,
                              const ControllerPlace& place) {
-  const auto before = look.work.made.find(index);
+  if (NewestLive(before) != nullptr) return;
+  // A pod that is gone leaves its name, too.
+  const auto gone = look.work.lives.find(index);
+  const uint32_t life =
+      std::max(gone == look.work.lives.end() ? 0 : gone->second, NextLife(before));
+  const auto last = look.work.made.find(index);
   Creations made{look.now, 0};
-  if (before != look.work.made.end()) {
-    const Instant due = before->second.last + Backoff(before->second.in_a_row);
+  if (last != look.work.made.end()) {
+    const Instant due = last->second.last + Backoff(last->second.in_a_row);
     if (look.now < due) return look.AgainAt(due);
-    const bool soon = look.now - before->second.last < kLongLife;
-    made.in_a_row = soon ? before->second.in_a_row + 1 : 0;
+    const bool soon = look.now - last->second.last < kLongLife;
+    made.in_a_row = soon ? last->second.in_a_row + 1 : 0;
   }
   const bool acts =
       Act(look, CreateJobPod{{look.job.namespace_name, WorkerPodName(look.job, index, life), ""},
@@ -343,6 +357,11 @@ void JobOperator::PlanWorker(Look& look, const JobPod& worker, const JobPod& con
 bool JobOperator::IsReported(const Look& look, const JobPod& controller) const {
   return look.work.report && look.work.reporter == controller.uid &&
          look.now - look.work.reported_at < settings_.report_life;
+}
+
+bool JobOperator::IsTraining(const Look& look, const JobPod& controller) const {
+  return IsReported(look, controller) && look.work.report->training &&
+         !look.work.report->recovering;
 }
 
 bool JobOperator::IsConnected(const Look& look, const JobPod& worker) const {
@@ -381,8 +400,8 @@ bool JobOperator::KeepsRunning(Look& look, const JobPod& controller, JobFacts& f
 }
 
 // The phase, from the pods and from what the controller reports.
-void JobOperator::Judge(Look& look, const JobPod& controller,
-                        const std::vector<const JobPod*>& workers, JobFacts& facts) const {
+void JobOperator::Judge(Look& look, const JobPod& controller, const ServingWorkers& workers,
+                        JobFacts& facts) const {
   const Work& work = look.work;
   const bool reported = IsReported(look, controller);
   if (reported) {
@@ -393,26 +412,35 @@ void JobOperator::Judge(Look& look, const JobPod& controller,
   } else if (KeepsRunning(look, controller, facts)) {
     return;
   }
+  size_t made = 0;
   size_t placed = 0;
+  uint32_t ready = 0;
   std::string trouble;
-  for (const JobPod* worker : workers) {
+  for (const auto& [index, worker] : workers) {
+    const bool is_ready = worker->running && (!reported || IsConnected(look, *worker));
+    facts.ready += is_ready ? 1 : 0;
+    // The job runs without the extra ones.
+    if (worker->extra) continue;
+    ++made;
+    ready += is_ready ? 1 : 0;
     placed += worker->node.empty() ? 0 : 1;
-    const bool ready = worker->running && (!reported || IsConnected(look, *worker));
-    facts.ready += ready ? 1 : 0;
     if (!worker->running && trouble.empty() && !worker->trouble.empty()) {
       trouble = worker->name + ": " + worker->trouble;
     }
   }
-  if (reported && work.report->training && !work.report->recovering) {
+  if (IsTraining(look, controller)) {
     facts.phase = JobPhase::kRunning;
     facts.reason = "Training";
+    if (!work.growth_refusal.empty()) {
+      facts.message = "no more workers can be made: " + work.growth_refusal;
+    }
     return;
   }
   if (HasBegun(look.job)) {
     facts.phase = JobPhase::kRestarting;
-    facts.reason = facts.ready < look.job.desired ? "WorkersMissing"
-                   : reported                     ? "Recovering"
-                                                  : "NoReport";
+    facts.reason = ready < look.job.desired ? "WorkersMissing"
+                   : reported               ? "Recovering"
+                                            : "NoReport";
     facts.message = trouble.empty() && reported ? work.report->fault : trouble;
     return;
   }
@@ -430,7 +458,7 @@ void JobOperator::Judge(Look& look, const JobPod& controller,
     facts.reason = "WaitsForNodes";
     facts.message = trouble;
   } else if (facts.message.empty()) {
-    facts.reason = workers.size() < look.job.desired ? "MakesPods" : "WaitsForNodes";
+    facts.reason = made < look.job.desired ? "MakesPods" : "WaitsForNodes";
     facts.message = Count(placed, "worker pod") + " of " + std::to_string(look.job.desired) +
                     (placed == 1 ? " has a node" : " have a node");
   }

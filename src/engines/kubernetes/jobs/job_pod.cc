@@ -113,7 +113,9 @@ Result<JobPod> ReadJobPod(const JobJson& object) {
   if (pod.role == JobPodRole::kWorker) {
     ASSIGN_OR_RETURN(pod.index, LabelNumber(labels, kIndexLabel));
   }
+  pod.extra = labels.is_object() && labels.contains(kExtraLabel);
   const JobJson& annotations = MemberOf(meta, "annotations");
+  pod.template_hash = TextAt(annotations, kTemplateAnnotation);
   pod.job_file = TextAt(annotations, kJobAnnotation);
   pod.token_keys = TextAt(annotations, kKeysAnnotation);
   pod.controller = TextAt(annotations, kControllerAnnotation);

@@ -15,12 +15,17 @@ inline constexpr std::string_view kJobLabel = "longhaul.dev/job";      // the jo
 inline constexpr std::string_view kRoleLabel = "longhaul.dev/role";    // controller or worker
 inline constexpr std::string_view kIndexLabel = "longhaul.dev/index";  // of a worker: 0, 1, ...
 inline constexpr std::string_view kLifeLabel = "longhaul.dev/life";    // 0, and 1 for its successor
+// Of a worker beyond `desired` (worker_growth.h): the number of its group.
+inline constexpr std::string_view kExtraLabel = "longhaul.dev/extra";
 
 // The annotations that a pod sees as files (docs/longhauljob.md).
 inline constexpr std::string_view kJobAnnotation = "longhaul.dev/job-file";
 inline constexpr std::string_view kKeysAnnotation = "longhaul.dev/token-keys";
 inline constexpr std::string_view kControllerAnnotation = "longhaul.dev/controller";
 inline constexpr std::string_view kAuthorityAnnotation = "longhaul.dev/authority";
+
+// What the pod was made from (TemplateHash).
+inline constexpr std::string_view kTemplateAnnotation = "longhaul.dev/template";
 
 inline constexpr std::string_view kGangGate = "longhaul.dev/gang";
 inline constexpr std::string_view kControllerContainer = "controller";
@@ -38,6 +43,7 @@ struct JobPod {
   JobPodRole role = JobPodRole::kWorker;
   uint32_t index = 0;
   uint32_t life = 0;
+  bool extra = false;  // has kExtraLabel
   bool being_deleted = false;
 
   bool gated = false;  // has our gate
@@ -48,6 +54,8 @@ struct JobPod {
   bool failed = false;     // the phase
   int64_t restarts = 0;    // of its container
   std::string trouble;     // why it is not bound, does not run, or has failed; may be empty
+
+  std::string template_hash;  // kTemplateAnnotation; empty: of an operator without it
 
   std::string authority;   // a controller: the certificate that its init container published
   std::string outcome;     // a controller: what its container published at its end

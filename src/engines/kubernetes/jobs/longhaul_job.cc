@@ -102,7 +102,12 @@ Status ReadWorkers(const JobJson& workers, LonghaulJob& job) {
   if (desired == 0) return Wrong("spec.workers.desired", "a number from 1 to 100000");
   const int64_t minimum = reader.Number("min", desired, 1, desired);
   const int64_t maximum = reader.Number("max", desired, desired, kMostWorkers);
+  const int64_t step = reader.Number("step", 1, 1, kMostWorkers);
   RETURN_IF_ERROR(reader.status());
+  if (desired % step != 0 || minimum % step != 0 || maximum % step != 0) {
+    return Wrong("spec.workers.step", "a divisor of min, desired and max");
+  }
+  job.step = static_cast<uint32_t>(step);
   job.desired = static_cast<uint32_t>(desired);
   job.minimum = static_cast<uint32_t>(minimum);
   job.maximum = static_cast<uint32_t>(maximum);

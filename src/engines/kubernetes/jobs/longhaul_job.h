@@ -38,6 +38,7 @@ struct LonghaulJob {
   uint32_t minimum = 1;  // worker pods
   uint32_t desired = 1;
   uint32_t maximum = 1;
+  uint32_t step = 1;            // all three are multiples of it
   std::string device_resource;  // empty: the worker pods have no devices
   uint32_t devices_per_worker = 0;
   std::string run_directory;  // on storage that all pods mount; empty: none

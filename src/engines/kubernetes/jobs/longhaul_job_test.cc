@@ -66,6 +66,8 @@ TEST(LonghaulJob, ARefusalNamesTheField) {
       {"/spec/workers/desired", "18446744073709551615", "spec.workers.desired"},
       {"/spec/workers/min", "5", "spec.workers.min"},
       {"/spec/workers/max", "3", "spec.workers.max"},
+      {"/spec/workers/step", "0", "spec.workers.step"},
+      {"/spec/workers/step", "3", "spec.workers.step"},
       {"/spec/devices/perWorker", "1025", "spec.devices.perWorker"},
       {"/spec/devices/resource", "null", "spec.devices"},
       {"/spec/job", "null", "spec.job"},
@@ -79,6 +81,13 @@ TEST(LonghaulJob, ARefusalNamesTheField) {
     ASSERT_FALSE(job.ok()) << row.pointer;
     EXPECT_THAT(job.status().message(), HasSubstr(row.want));
   }
+}
+
+TEST(LonghaulJob, HasAStepThatDividesItsBounds) {
+  EXPECT_EQ(JobOf(Object()).step, 1u);
+  JobJson object = Object();
+  object["spec"]["workers"]["step"] = 2;
+  EXPECT_EQ(JobOf(object).step, 2u);
 }
 
 TEST(LonghaulJob, TheJobFileHasWhatTheOtherFieldsState) {

@@ -1,9 +1,12 @@
 #include "engines/kubernetes/jobs/pod_templates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "base/hash.h"
 #include "engines/kubernetes/scheduling/pod_names.h"
 
 namespace longhaul::engines::kubernetes {
@@ -30,6 +33,7 @@ JobJson Labels(const LonghaulJob& job, std::string_view role, uint32_t life) {
 }
 
 JobJson Meta(const LonghaulJob& job, std::string name, JobJson labels, JobJson annotations) {
+  annotations[kTemplateAnnotation] = TemplateHash(job);
   return {{"name", std::move(name)},
           {"namespace", job.namespace_name},
           {"labels", std::move(labels)},
@@ -222,6 +226,19 @@ void FillWorkerContainer(const LonghaulJob& job, const PodSettings& settings, Jo
   container["resources"]["limits"][job.device_resource] = std::to_string(job.devices_per_worker);
 }
 
+// Makes the worker one of a gang of its own, which gives way to every other one.
+void MarkExtra(const LonghaulJob& job, uint32_t index, JobJson& labels, JobJson& annotations,
+               JobJson& spec) {
+  const std::string group = std::to_string((index - job.desired) / job.step);
+  labels[kExtraLabel] = group;
+  labels[kPodGroupLabel] = job.name + "-extra-" + group;
+  annotations[kMinMemberAnnotation] = std::to_string(job.step);
+  spec["priorityClassName"] = kExtraPriorityClass;
+  // The API server derives them from the class.
+  spec.erase("priority");
+  spec.erase("preemptionPolicy");
+}
+
 }  // namespace
 
 JobJson OwnerReference(const LonghaulJob& job) {
@@ -248,6 +265,13 @@ std::string ControllerPodName(const LonghaulJob& job, uint32_t life) {
 
 std::string WorkerPodName(const LonghaulJob& job, uint32_t index, uint32_t life) {
   return NameOf(job, "-worker-" + std::to_string(index), life);
+}
+
+std::string TemplateHash(const LonghaulJob& job) {
+  const JobJson made_from = JobJson::array(
+      {job.device_resource, job.devices_per_worker, job.run_directory, job.pod_template});
+  const std::string text = made_from.dump(-1, ' ', false, JobJson::error_handler_t::replace);
+  return fmt::format("{:016x}", Hash64(text, 0));
 }
 
 Status CheckPodTemplate(const LonghaulJob& job) {
@@ -393,12 +417,13 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   JobJson annotations = {{kMinMemberAnnotation, std::to_string(job.minimum)},
                          {kControllerAnnotation, controller.address},
                          {kAuthorityAnnotation, controller.authority}};
+  if (index >= job.desired) MarkExtra(job, index, labels, annotations, spec);
   const JobJson own =
       job.pod_template.is_object() ? job.pod_template.value("metadata", JobJson()) : JobJson();
   for (const auto& [key, target] : {std::pair{"labels", &labels}, {"annotations", &annotations}}) {
     if (!own.is_object() || !own.contains(key) || !own[key].is_object()) continue;
     for (const auto& [name, value] : own[key].items()) {
-      if (!target->contains(name)) (*target)[name] = value;
+      if (!target->contains(name) && name != kExtraLabel) (*target)[name] = value;
     }
   }
   return {{"apiVersion", "v1"},

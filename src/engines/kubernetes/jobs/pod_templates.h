@@ -31,6 +31,9 @@ inline constexpr std::string_view kAuthorityFile = "authority.crt";
 inline constexpr uint16_t kRestPort = 8700;
 inline constexpr uint16_t kAgentPort = 8701;
 
+// Of workers beyond `desired`: a class of low priority that preempts nothing (operator.yaml).
+inline constexpr std::string_view kExtraPriorityClass = "longhaul-extra-worker";
+
 // A job's name is at most so long, so that the names of its pods are names of nodes.
 inline constexpr size_t kMostJobName = 40;
 
@@ -61,6 +64,10 @@ ControllerPlace PlaceOf(const JobPod& controller);
 std::string AudienceOf(const LonghaulJob& job);
 std::string ControllerPodName(const LonghaulJob& job, uint32_t life);
 std::string WorkerPodName(const LonghaulJob& job, uint32_t index, uint32_t life);
+
+// What the pods of the job are made from, as a number: the template, the devices and the run
+// directory. Pods with another one are replaced.
+std::string TemplateHash(const LonghaulJob& job);
 
 // Why no pods can be made for the job, with the field; ok if they can.
 Status CheckPodTemplate(const LonghaulJob& job);

@@ -20,7 +20,8 @@ JobJson Object() {
       "devices": {"resource": "nvidia.com/gpu", "perWorker": 8},
       "job": {"command": ["train"]},
       "template": {
-        "metadata": {"labels": {"team": "a", "longhaul.dev/job": "other"},
+        "metadata": {"labels": {"team": "a", "longhaul.dev/job": "other",
+                                "longhaul.dev/extra": "0"},
                      "annotations": {"note": "b", "longhaul.dev/controller": "evil:1"}},
         "spec": {
           "nodeSelector": {"rack": "r1"},
@@ -104,6 +105,24 @@ TEST(WorkerPod, TheTemplateDoesNotReplaceWhatTheOperatorSets) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "u1");
   EXPECT_EQ(pod["spec"]["schedulingGates"][0]["name"], "longhaul.dev/gang");
   EXPECT_EQ(pod["spec"]["schedulerName"], "longhaul");
+}
+
+TEST(WorkerPod, BeyondDesiredIsAGangOfItsOwnOfLowPriority) {
+  JobJson object = Object();
+  object["spec"]["workers"] = {{"min", 2}, {"desired", 4}, {"max", 8}, {"step", 2}};
+  object["spec"]["template"]["spec"]["priorityClassName"] = "high";
+  object["spec"]["template"]["spec"]["preemptionPolicy"] = "PreemptLowerPriority";
+  const LonghaulJob job = JobOf(object);
+  const JobJson usual = WorkerPod(job, Settings(), 3, 0, {});
+  EXPECT_EQ(usual["spec"]["priorityClassName"], "high");
+  EXPECT_EQ(usual["metadata"]["annotations"]["longhaul.dev/min-member"], "2");
+  EXPECT_FALSE(usual["metadata"]["labels"].contains("longhaul.dev/extra"));
+  const JobJson pod = WorkerPod(job, Settings(), 7, 0, {});
+  EXPECT_EQ(pod["metadata"]["labels"]["longhaul.dev/extra"], "1");
+  EXPECT_EQ(pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"], "tune-extra-1");
+  EXPECT_EQ(pod["metadata"]["annotations"]["longhaul.dev/min-member"], "2");
+  EXPECT_EQ(pod["spec"]["priorityClassName"], "longhaul-extra-worker");
+  EXPECT_FALSE(pod["spec"].contains("preemptionPolicy"));
 }
 
 TEST(WorkerPod, WithoutATemplateHasTheImageOfLonghaul) {

@@ -89,6 +89,25 @@ TEST_F(JobOperatorQueueTest, AnEvictedJobGivesItsQuotaBackAfterItsLastPod) {
   EXPECT_THAT(Rest(), Contains("create tune-controller-0"));
 }
 
+TEST_F(JobOperatorQueueTest, ADeactivatedJobReturnsWhenItIsMadeActiveAgain) {
+  TrainAdmitted();
+  workload_["spec"]["active"] = false;
+  Write({{"DeactivationTarget", "True"}, {"Evicted", "True"}});
+  Rest();
+  for (const char* pod : {"tune-controller-0", "tune-worker-0-0", "tune-worker-1-0"}) {
+    Vanish(pod);
+    Rest();
+  }
+  EXPECT_EQ(workload_["status"].dump().find("DeactivationTarget"), std::string::npos);
+  EXPECT_THAT(Message(), testing::HasSubstr("spec.active of the Workload longhaul-tune is false"));
+  workload_["spec"]["active"] = true;
+  ObserveWorkload();
+  Rest();
+  EXPECT_THAT(Message(), Not(testing::HasSubstr("spec.active")));
+  Admit();
+  EXPECT_THAT(Rest(), Contains("create tune-controller-0"));
+}
+
 TEST_F(JobOperatorQueueTest, QuotaIsKeptWhileAPodMayBeMade) {
   Observe();
   Rest();
@@ -114,6 +133,13 @@ TEST_F(JobOperatorQueueTest, AnAdmissionOfFewerWorkersIsARunOfFewer) {
   StartController("tune-controller-0");
   EXPECT_THAT(Rest(), ElementsAre("create tune-worker-0-0", "patch tune-worker-0-0"));
   EXPECT_EQ(object_["status"]["desired"], 1);
+}
+
+TEST_F(JobOperatorQueueTest, AJobDoesNotGrowBeyondWhatItsQueueHasAdmitted) {
+  object_["spec"]["workers"] = {{"min", 1}, {"desired", 2}, {"max", 4}};
+  TrainAdmitted();
+  EXPECT_EQ(pods_.size(), 3u);
+  EXPECT_THAT(Rest(), IsEmpty());
 }
 
 TEST_F(JobOperatorQueueTest, ASuspendedJobLeavesItsQueue) {

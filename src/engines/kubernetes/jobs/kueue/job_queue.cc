@@ -19,6 +19,13 @@ constexpr std::array<std::pair<const char*, const char*>, 2> kTopologies = {
     {{"kueue.x-k8s.io/podset-required-topology", "required"},
      {"kueue.x-k8s.io/podset-preferred-topology", "preferred"}}};
 constexpr std::string_view kPodsReady = "PodsReady";
+constexpr std::string_view kRequeued = "Requeued";
+// Kueue's request to itself to set spec.active to false. A Workload that still has it when somebody
+// sets spec.active to true is deactivated again.
+constexpr std::string_view kDeactivationTarget = "DeactivationTarget";
+// Evicted has this reason, or DeactivatedDueTo and a cause. Kueue sets Requeued to True for a
+// Workload that becomes active again only where the reason of Requeued is this one alone.
+constexpr std::string_view kDeactivated = "Deactivated";
 // Reasons of PodsReady = False. The timeouts of Kueue's waitForPodsReady apply to these two alone:
 // `timeout` from the admission on, and `recoveryTimeout` from the condition's transition on.
 constexpr std::string_view kWaitForStart = "WaitForStart";
@@ -125,6 +132,10 @@ class Conditions {
     }
     conditions_.push_back(std::move(condition));
   }
+  void Remove(std::string_view type) {
+    std::erase_if(conditions_.get_ref<JobJson::array_t&>(),
+                  [&](const JobJson& each) { return TextAt(each, "type") == type; });
+  }
   JobJson Take() { return std::move(conditions_); }
 
  private:
@@ -145,6 +156,13 @@ std::string EvictionReason(const Workload& workload) {
   return workload.eviction_reason.empty() ? "Evicted" : workload.eviction_reason;
 }
 
+bool IsDeactivation(std::string_view reason) { return reason.starts_with(kDeactivated); }
+
+// While the Workload is active, Kueue has not acted on its request yet.
+void RemoveStaleTarget(const Workload& workload, Conditions& conditions) {
+  if (!workload.active) conditions.Remove(kDeactivationTarget);
+}
+
 // Gives the quota back after an eviction. One write: Kueue expects no admission without quota, and
 // no quota without an admission.
 JobAction ReleaseAction(const LonghaulJob& job, const Workload& workload, Instant wall) {
@@ -154,13 +172,28 @@ JobAction ReleaseAction(const LonghaulJob& job, const Workload& workload, Instan
   Conditions conditions(workload, wall);
   conditions.Set("QuotaReserved", false, "Pending", workload.eviction_message);
   conditions.Set("Admitted", false, "NoReservation", "the job has stopped");
-  conditions.Set("Requeued", returns, EvictionReason(workload), workload.eviction_message);
+  const std::string reason = EvictionReason(workload);
+  conditions.Set(kRequeued, returns, IsDeactivation(reason) ? kDeactivated : reason,
+                 workload.eviction_message);
+  RemoveStaleTarget(workload, conditions);
   // Also where it is False already: a WaitForRecovery that stays would count against the next
   // admission.
   if (ConditionIn(workload.conditions, kPodsReady).is_object()) {
     conditions.Set(kPodsReady, false, kWaitForStart, "the job has stopped");
   }
   return StatusAction(job, workload, {{"admission", nullptr}, {"conditions", conditions.Take()}});
+}
+
+// Removes what would deactivate a Workload without quota again when it is made active; null where
+// there is nothing to remove.
+std::optional<JobAction> ReturnAction(const LonghaulJob& job, const Workload& workload,
+                                      Instant wall) {
+  if (!workload.evicted) return std::nullopt;
+  Conditions conditions(workload, wall);
+  RemoveStaleTarget(workload, conditions);
+  JobJson changed = conditions.Take();
+  if (changed == workload.conditions) return std::nullopt;
+  return StatusAction(job, workload, {{"conditions", std::move(changed)}});
 }
 
 // Requires a workload whose condition differs from `ready`: False means that the job has trained
@@ -227,6 +260,20 @@ QueueDecision Admitted(const LonghaulJob& job, const Workload& workload,
   return decision;
 }
 
+QueueDecision WithoutQuota(const LonghaulJob& job, const Workload& workload, Instant wall) {
+  const std::string wait =
+      workload.wait.empty() ? "waits in the queue " + job.local_queue : workload.wait;
+  QueueDecision decision = Held("WaitsForQuota", wait);
+  if (!workload.active) {
+    decision = Held(std::string(kDeactivated),
+                    (workload.eviction_message.empty() ? "" : workload.eviction_message + "; ") +
+                        "spec.active of the Workload " + workload.name +
+                        " is false: set it to true to let the job wait for quota again");
+  }
+  decision.when_stopped = ReturnAction(job, workload, wall);
+  return decision;
+}
+
 QueueDecision DecideRun(const LonghaulJob& job, const Workload* workload,
                         const QueueObjects& objects, const PodSettings& settings, Instant wall) {
   if (!objects.served()) {
@@ -251,8 +298,7 @@ QueueDecision DecideRun(const LonghaulJob& job, const Workload* workload,
     return decision;
   }
   if (workload->admitted) return Admitted(job, *workload, objects, wall);
-  return Held("WaitsForQuota",
-              workload->wait.empty() ? "waits in the queue " + job.local_queue : workload->wait);
+  return WithoutQuota(job, *workload, wall);
 }
 
 }  // namespace

@@ -327,6 +327,52 @@ TEST_F(JobQueueTest, AJobThatIsStoppedForGoodIsNotQueuedAgain) {
   EXPECT_EQ(ConditionOf(*Decide().when_stopped, "Requeued")["status"], "False");
 }
 
+// Kueue lets a Workload that is made active again return for the reason Deactivated alone
+// (tests/kubernetes/kueue_test.py).
+TEST_F(JobQueueTest, ADeactivatedJobIsReleasedSoThatItCanReturn) {
+  Admit();
+  workload_["spec"]["active"] = false;
+  SetCondition("DeactivationTarget", true, "RequeuingLimitExceeded", "too often");
+  SetCondition("Evicted", true, "DeactivatedDueToRequeuingLimitExceeded", "too often");
+  EXPECT_EQ(Decide().reason, "DeactivatedDueToRequeuingLimitExceeded");
+  const JobAction release = *Decide().when_stopped;
+  EXPECT_EQ(ConditionOf(release, "Requeued")["status"], "False");
+  EXPECT_EQ(ConditionOf(release, "Requeued")["reason"], "Deactivated");
+  EXPECT_TRUE(ConditionOf(release, "DeactivationTarget").is_null());
+  // Then its message says what to do.
+  workload_.merge_patch(std::get<PatchWorkload>(release).patch);
+  EXPECT_EQ(Decide().reason, "Deactivated");
+  EXPECT_EQ(Decide().message,
+            "too often; spec.active of the Workload longhaul-tune is false: set it to true to let "
+            "the job wait for quota again");
+  EXPECT_FALSE(Decide().when_stopped);
+  workload_["spec"]["active"] = true;
+  EXPECT_EQ(Decide().reason, "WaitsForQuota");
+  EXPECT_FALSE(Decide().when_stopped);
+}
+
+TEST_F(JobQueueTest, ARequestToDeactivateStaysUntilKueueHasActed) {
+  Admit();
+  SetCondition("DeactivationTarget", true, "AdmissionCheck", "rejected");
+  SetCondition("Evicted", true, "Preempted", "to make room");
+  const JobAction release = *Decide().when_stopped;
+  EXPECT_EQ(ConditionOf(release, "DeactivationTarget")["status"], "True");
+  EXPECT_EQ(ConditionOf(release, "Requeued")["reason"], "Preempted");
+  workload_.merge_patch(std::get<PatchWorkload>(release).patch);
+  EXPECT_FALSE(Decide().when_stopped);
+  // Kueue leaves the condition in a Workload that was evicted before.
+  workload_["spec"]["active"] = false;
+  const QueueDecision decision = Decide();
+  ASSERT_TRUE(decision.when_stopped);
+  EXPECT_TRUE(ConditionOf(*decision.when_stopped, "DeactivationTarget").is_null());
+  EXPECT_EQ(ConditionOf(*decision.when_stopped, "Requeued")["status"], "True");
+  const JobJson& patch = std::get<PatchWorkload>(*decision.when_stopped).patch;
+  EXPECT_EQ(patch["metadata"]["resourceVersion"], "77");
+  EXPECT_FALSE(patch["status"].contains("admission"));
+  workload_.merge_patch(patch);
+  EXPECT_FALSE(Decide().when_stopped);
+}
+
 TEST_F(JobQueueTest, AChangeOfWhatIsAskedMakesAnotherWorkload) {
   const auto asks_anew = [&] {
     const QueueDecision decision = Decide();

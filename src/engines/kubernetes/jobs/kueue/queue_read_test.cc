@@ -55,6 +55,15 @@ TEST(ReadWorkload, TakesWhatKueueDecided) {
   EXPECT_EQ(workload->assignments[0].nodes, nodes);
 }
 
+TEST(ReadWorkload, IsActiveUnlessItSaysOtherwise) {
+  JobJson object = WorkloadObject();
+  EXPECT_TRUE(ReadWorkload(object)->active);
+  object["spec"]["active"] = true;
+  EXPECT_TRUE(ReadWorkload(object)->active);
+  object["spec"]["active"] = false;
+  EXPECT_FALSE(ReadWorkload(object)->active);
+}
+
 TEST(ReadWorkload, AdmittedIsOnlyWhatHasQuotaAndAnAdmission) {
   JobJson object = WorkloadObject();
   object["status"]["conditions"][0]["status"] = "False";

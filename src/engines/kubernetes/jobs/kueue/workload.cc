@@ -73,7 +73,9 @@ Result<Workload> ReadWorkload(const JobJson& object) {
   workload.owner_uid = ControllerUid(meta);
   workload.request = TextAt(MemberOf(meta, "annotations"), kRequestAnnotation);
   workload.being_deleted = !TextAt(meta, "deletionTimestamp").empty();
-  workload.priority_class = TextAt(MemberOf(MemberOf(object, "spec"), "priorityClassRef"), "name");
+  const JobJson& spec = MemberOf(object, "spec");
+  workload.priority_class = TextAt(MemberOf(spec, "priorityClassRef"), "name");
+  workload.active = MemberOf(spec, "active") != false;
 
   const JobJson& status = MemberOf(object, "status");
   RETURN_IF_ERROR(ReadAdmission(MemberOf(status, "admission"), workload));

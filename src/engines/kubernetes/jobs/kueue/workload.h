@@ -34,6 +34,7 @@ struct Workload {
   std::string request;  // kRequestAnnotation
   std::string priority_class;
   bool being_deleted = false;
+  bool active = true;  // spec.active; false: Kueue gives it no quota
 
   bool reserved = false;  // has quota: from then on until the quota is given back
   bool admitted = false;

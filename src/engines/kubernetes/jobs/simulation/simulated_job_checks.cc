@@ -129,6 +129,7 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     return Break(name + " is made for a job that is suspended, finished or deleted");
   }
   if (!job.HasFinalizer()) return Break(name + " is made before the finalizer");
+  if (read->template_hash != TemplateHash(job)) Break(name + " is made from another template");
   if (!job.local_queue.empty()) {
     const auto workload = seen_workloads_.find(job.uid);
     const bool admitted = workload != seen_workloads_.end() && workload->second.admitted &&
@@ -139,11 +140,18 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
     }
   }
   if (read->role == JobPodRole::kWorker) {
-    if (read->index >= WorkersOf(job)) Break(name + " is too much");
+    if (read->extra) {
+      CheckExtra(job, *read, create.object);
+    } else if (read->index >= WorkersOf(job)) {
+      Break(name + " is too much");
+    }
     if (!read->gated) Break(name + " has no gate");
     const JobPod* controller = LiveController(job.uid);
     if (controller == nullptr) return Break(name + " is made without a controller");
     if (read->controller != PlaceOf(*controller).address) Break(name + " has no controller");
+    if (controller->template_hash != read->template_hash) {
+      Break(name + " is made beside a controller from another template");
+    }
   }
   for (const auto& [key, pod] : seen_pods_) {
     const bool same =
@@ -156,6 +164,35 @@ void SimulatedJobs::CheckCreate(const CreateJobPod& create) {
       Break(name + " is made while " + pod.name + " ends");
     }
   }
+}
+
+std::map<uint32_t, const JobPod*> SimulatedJobs::LiveWorkers(const LonghaulJob& job) const {
+  std::map<uint32_t, const JobPod*> workers;
+  for (const auto& [key, pod] : seen_pods_) {
+    const bool is_worker = pod.owner_uid == job.uid && pod.role == JobPodRole::kWorker;
+    if (is_worker && Lives(pod)) workers[pod.index] = &pod;
+  }
+  return workers;
+}
+
+void SimulatedJobs::CheckExtra(const LonghaulJob& job, const JobPod& pod, const JobJson& object) {
+  if (!job.local_queue.empty()) return Break(pod.name + " is beyond its quota");
+  if (pod.index < job.desired || pod.index >= job.maximum) {
+    return Break(pod.name + " is not between desired and max");
+  }
+  const std::map<uint32_t, const JobPod*> workers = LiveWorkers(job);
+  const uint32_t group = (pod.index - job.desired) / job.step;
+  for (uint32_t index = 0; index < job.desired + group * job.step; ++index) {
+    const auto worker = workers.find(index);
+    if (worker != workers.end() && !worker->second->node.empty()) continue;
+    return Break(pod.name + " is made, and worker " + std::to_string(index) + " has no node");
+  }
+  const JobJson& meta = object["metadata"];
+  const std::string gang = job.name + "-extra-" + std::to_string(group);
+  const bool apart = meta["labels"]["scheduling.x-k8s.io/pod-group"] == gang &&
+                     meta["annotations"]["longhaul.dev/min-member"] == std::to_string(job.step) &&
+                     object["spec"]["priorityClassName"] == kExtraPriorityClass;
+  if (!apart) Break(pod.name + " is no gang of its own of low priority");
 }
 
 void SimulatedJobs::CheckTouched(const PodName& pod) {
@@ -173,12 +210,19 @@ void SimulatedJobs::CheckGates(const PodName& name) {
   const auto seen = seen_pods_.find(name.Key());
   if (seen == seen_pods_.end()) return;
   const LonghaulJob& job = seen_jobs_.at("ns/" + seen->second.job);
-  std::set<uint32_t> indices;
-  for (const auto& [key, pod] : seen_pods_) {
-    const bool is_worker = pod.owner_uid == job.uid && pod.role == JobPodRole::kWorker;
-    if (is_worker && Lives(pod) && pod.index < WorkersOf(job)) indices.insert(pod.index);
+  uint32_t first = 0;
+  uint32_t end = WorkersOf(job);
+  if (seen->second.extra) {
+    first = job.desired + (seen->second.index - job.desired) / job.step * job.step;
+    end = first + job.step;
   }
-  if (indices.size() != WorkersOf(job)) Break("the gate of " + name.name + " is removed early");
+  const std::map<uint32_t, const JobPod*> workers = LiveWorkers(job);
+  for (uint32_t index = first; index < end; ++index) {
+    const auto worker = workers.find(index);
+    if (worker == workers.end()) return Break("the gate of " + name.name + " is removed early");
+    if (worker->second->template_hash == TemplateHash(job)) continue;
+    Break(worker->second->name + " is from another template");
+  }
 }
 
 void SimulatedJobs::CheckPatch(const PatchJob& patch) {
@@ -269,6 +313,7 @@ void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   const bool held = in_queue && admitted == 0;
   const uint32_t wanted = spec["workers"]["desired"];
   const uint32_t desired = in_queue && admitted > 0 ? std::min(admitted, wanted) : wanted;
+  const uint32_t most = in_queue ? desired : spec["workers"]["max"].get<uint32_t>();
   const bool suspended = spec.value("suspend", false) || held;
   const SimulatedPlant::Truth truth = plant_.TruthOf(object["metadata"]["uid"]);
   const auto lasts = [&](bool wrong, const std::string& what) {
@@ -279,11 +324,14 @@ void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   std::set<uint32_t> indices(truth.indices.begin(), truth.indices.end());
   lasts(truth.controllers > 1, "it has two controllers");
   lasts(truth.indices.size() != indices.size(), "it has two workers of one index");
-  lasts(!indices.empty() && *indices.rbegin() >= desired, "it has too many workers");
+  lasts(!indices.empty() && *indices.rbegin() >= most, "it has too many workers");
   lasts(IsOver(object) && truth.live > 0, "it has finished and has pods");
   lasts(IsOver(object) && admitted > 0, "it has finished and holds quota");
   lasts(spec.value("suspend", false) && admitted > 0, "it is suspended and holds quota");
   if (IsOver(object)) return;
+  const Result<LonghaulJob> read = ReadLonghaulJob(JobJson::parse(object.dump()));
+  const std::set<std::string> templates = {read.ok() ? TemplateHash(*read) : ""};
+  lasts(truth.live > 0 && truth.templates != templates, "its pods are from another template");
   lasts(suspended && truth.pods > 0, "it is suspended and has pods");
   // The status.
   const Json status = object.value("status", Json::object());
@@ -296,6 +344,8 @@ void SimulatedJobs::CheckRestOf(const Json& object, Lasting& now) {
   lasts(truth.trains && phase != "Running", "status.phase is not Running");
   lasts(!truth.trains && phase == "Running", "status.phase is Running");
   if (!truth.trains) return;
+  lasts(truth.live > 0 && truth.indices.size() < most && truth.without_node == 0,
+        "it does not grow");
   lasts(status.value("ready", size_t{0}) != truth.connected.size(),
         "status.ready is not the number of connected workers");
   for (const auto& [type, condition] : ConditionsOf(object)) {

@@ -67,7 +67,8 @@ void SimulatedJobs::Changed() {
 
 void SimulatedJobs::AddJob(const SimulatedJob& job) {
   jobs_[job.name] = job;
-  Json workers = {{"desired", job.desired}, {"min", job.minimum}};
+  Json workers = {
+      {"desired", job.desired}, {"min", job.minimum}, {"max", job.maximum}, {"step", job.step}};
   Json meta = {{"name", job.name}};
   if (job.in_queue) meta["labels"][std::string(kQueueLabel)] = "team";
   const Json object = {
@@ -294,7 +295,11 @@ void SimulatedJobs::Disturb() {
   if (Fault(faults_.nodes, 6)) plant_.BreakNode();
   if (Fault(faults_.deaths, 4)) plant_.HurtContainer();
   if (Fault(faults_.users, 6)) DisturbJob();
+  if (Fault(faults_.room, 6)) plant_.EvictExtra();
+  if (Fault(faults_.room, 12)) plant_.AddNodes(1);
   if (Fault(faults_.evictions, 4)) kueue_.Evict(agenda_.now());
+  if (Fault(faults_.evictions, 8)) kueue_.Deactivate(agenda_.now());
+  if (Fault(faults_.evictions, 8)) kueue_.Activate(false);
   if (!Fault(faults_.deletions, 4)) return;
   const std::vector<ObjectName> pods = api_.Names("pods");
   if (pods.empty()) return;
@@ -326,12 +331,20 @@ void SimulatedJobs::DisturbJob() {
       PatchJobObject(job.name, {{"spec", {{"suspend", !suspended}}}});
       return;
     case 2:
-      job.desired = job.minimum + static_cast<uint32_t>(rng_.Below(3));
-      Log("user scales " + job.name + " to " + std::to_string(job.desired));
-      PatchJobObject(job.name, {{"spec", {{"workers", {{"desired", job.desired}}}}}});
+      job.desired = job.minimum + job.step * static_cast<uint32_t>(rng_.Below(3));
+      job.maximum = job.desired + job.step * static_cast<uint32_t>(rng_.Below(3));
+      Log("user scales " + job.name + " to " + std::to_string(job.desired) + ", at most " +
+          std::to_string(job.maximum));
+      PatchJobObject(job.name,
+                     {{"spec", {{"workers", {{"desired", job.desired}, {"max", job.maximum}}}}}});
       return;
     case 3:
       Log("user changes " + job.name);
+      if (rng_.Below(2) == 0) {
+        const Json meta = {{"annotations", {{"note", std::to_string(rng_.Below(9))}}}};
+        PatchJobObject(job.name, {{"spec", {{"template", {{"metadata", meta}}}}}});
+        return;
+      }
       PatchJobObject(job.name, {{"spec", {{"job", {{"command", Json::array({rng_.Below(9)})}}}}}});
       keys_ = Json{{"keys", Json::array({rng_.Below(9)})}}.dump();
       operator_->OnTokenKeys(keys_);
@@ -349,7 +362,7 @@ void SimulatedJobs::DisturbJob() {
   }
 }
 
-// A job that is suspended stays it for a while, so that its rest is seen.
+// A job that is suspended or deactivated stays it for a while, so that its rest is seen.
 void SimulatedJobs::EndFaults() {
   Log("the faults end");
   plant_.RepairNodes(true);
@@ -360,6 +373,7 @@ void SimulatedJobs::EndFaults() {
   }
   Changed();
   agenda_.After(minutes(15), [this] {
+    kueue_.Activate(true);
     for (const auto& [name, job] : jobs_) {
       if (Job(name) == nullptr || !Job(name)->at("spec").value("suspend", false)) continue;
       Log("user resumes " + name);

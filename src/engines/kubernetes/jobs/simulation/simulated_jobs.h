@@ -10,7 +10,8 @@
 //     controller_patience;
 //   - a worker pod is made only for an index below `desired` without a live pod, and only while a
 //     live controller exists; no pod is made for a job that is suspended, finished or deleted;
-//   - gates are removed only when all workers exist;
+//   - an extra worker is made only up to `maximum`, by whole groups, when all before it have nodes;
+//   - gates are removed only when all workers, or all of the extra ones of a group, exist;
 //   - no pod is made for a job in a queue that is not admitted, and quota is given back only after
 //     the last pod;
 //   - pods of others are not touched; a finalizer is removed only after the last pod.
@@ -46,7 +47,8 @@ struct JobFaults {
   bool deaths = false;         // of containers and pods
   bool silence = false;        // reports stop
   bool operators = false;      // the operator is replaced
-  bool evictions = false;      // Kueue evicts jobs that are in a queue
+  bool evictions = false;      // Kueue evicts and deactivates jobs that are in a queue
+  bool room = false;           // nodes are added, and extra workers are evicted
   bool users = false;          // jobs are suspended, resumed, scaled, changed and deleted
 };
 
@@ -54,6 +56,8 @@ struct SimulatedJob {
   std::string name;
   uint32_t desired = 2;
   uint32_t minimum = 2;
+  uint32_t maximum = 2;
+  uint32_t step = 1;
   double seconds = 100;  // of training
   bool fails = false;
   bool in_queue = false;
@@ -80,6 +84,8 @@ class SimulatedJobs {
 
   // No job is left that has not ended.
   bool AllFinished() const;
+  // How many extra workers have had a node.
+  int grown() const { return plant_.grown(); }
   int faults() const { return happened_ + plant_.hurt(); }
   ApiDouble& api() { return api_; }
   const std::string& log() const { return log_; }
@@ -112,6 +118,9 @@ class SimulatedJobs {
 
   void CheckAction(const JobAction& action);
   void CheckCreate(const CreateJobPod& create);
+  void CheckExtra(const LonghaulJob& job, const JobPod& pod, const JobJson& object);
+  // The live workers that the operator has seen, by index.
+  std::map<uint32_t, const JobPod*> LiveWorkers(const LonghaulJob& job) const;
   // How many workers the job has, as far as the operator sees.
   uint32_t WorkersOf(const LonghaulJob& job) const;
   void CheckPatch(const PatchJob& patch);

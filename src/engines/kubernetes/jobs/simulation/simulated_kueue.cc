@@ -12,11 +12,25 @@ constexpr const char* kWorkloads = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/w
 
 Json StatusIn(const Json& workload) { return workload.value("status", Json::object()); }
 
-bool IsTrue(const Json& workload, const std::string& type) {
+// The condition of this type, or null.
+Json ConditionOf(const Json& workload, const std::string& type) {
   for (const Json& each : StatusIn(workload).value("conditions", Json::array())) {
-    if (each["type"] == type) return each["status"] == "True";
+    if (each["type"] == type) return each;
   }
-  return false;
+  return nullptr;
+}
+
+bool IsTrue(const Json& workload, const std::string& type) {
+  const Json condition = ConditionOf(workload, type);
+  return condition.is_object() && condition["status"] == "True";
+}
+
+bool IsActive(const Json& workload) { return workload["spec"].value("active", true); }
+
+// Whether it may be admitted: it is active, and not held back after an eviction.
+bool IsQueued(const Json& workload) {
+  const Json requeued = ConditionOf(workload, "Requeued");
+  return IsActive(workload) && !(requeued.is_object() && requeued["status"] == "False");
 }
 
 bool HasAdmission(const Json& workload) {
@@ -80,8 +94,39 @@ void SimulatedKueue::Collect() {
   }
 }
 
+// What the reconciler of Workloads does: the activation, and the return after an eviction.
+void SimulatedKueue::Tend(const Json& workload, Instant now) {
+  const std::string name = workload["metadata"]["name"];
+  const Json requeued = ConditionOf(workload, "Requeued");
+  if (IsActive(workload)) {
+    if (IsTrue(workload, "DeactivationTarget")) {
+      log_("kueue deactivates " + name);
+      plant_.Patch(kWorkloads + name, {{"spec", {{"active", false}}}});
+    } else if (requeued.is_object() && requeued["status"] == "False" &&
+               (requeued["reason"] == "Deactivated" || requeued["reason"] == "PodsReadyTimeout")) {
+      Write(workload,
+            {{"conditions", Conditions(workload, {{"Requeued", true}}, "Reactivated", now)}});
+    }
+    return;
+  }
+  if (IsTrue(workload, "Evicted")) return;
+  const bool by_kueue = IsTrue(workload, "DeactivationTarget");
+  Json conditions =
+      Conditions(workload, {{"Evicted", true}},
+                 by_kueue ? "DeactivatedDueToRequeuingLimitExceeded" : "Deactivated", now);
+  const auto target = std::find_if(conditions.begin(), conditions.end(), [](const Json& each) {
+    return each["type"] == "DeactivationTarget";
+  });
+  if (target != conditions.end()) conditions.erase(target);
+  Write(workload, {{"conditions", conditions}});
+}
+
 Status SimulatedKueue::Tick(Instant now) {
   if (rng_.Below(30) == 0) Collect();
+  for (const ObjectName& name : api_.Names("workloads")) {
+    const Json workload = *api_.Find("workloads", name);
+    if (!IsTrue(workload, "Finished") && rng_.Below(3) == 0) Tend(workload, now);
+  }
   uint32_t used = 0;
   std::vector<Json> waiting;
   for (const ObjectName& name : api_.Names("workloads")) {
@@ -91,7 +136,7 @@ Status SimulatedKueue::Tick(Instant now) {
     }
     if (HoldsQuota(workload)) used += UseOf(workload);
     const bool waits = !HasAdmission(workload) && !IsTrue(workload, "Finished") &&
-                       !workload["metadata"].contains("deletionTimestamp");
+                       IsQueued(workload) && !workload["metadata"].contains("deletionTimestamp");
     if (waits) waiting.push_back(workload);
   }
   if (used > quota_) return InternalError("more quota is used than there is");
@@ -132,6 +177,30 @@ void SimulatedKueue::Evict(Instant now) {
     const std::string reason = rng_.Below(2) == 0 ? "Preempted" : "PodsReadyTimeout";
     Write(workload, {{"conditions", Conditions(workload, {{"Evicted", true}}, reason, now)}});
     return;
+  }
+}
+
+void SimulatedKueue::Deactivate(Instant now) {
+  for (const ObjectName& name : api_.Names("workloads")) {
+    const Json workload = *api_.Find("workloads", name);
+    if (IsTrue(workload, "Finished") || !IsActive(workload) || rng_.Below(2) == 0) continue;
+    if (rng_.Below(3) == 0) {
+      log_("user deactivates " + name.name);
+      plant_.Patch(kWorkloads + name.name, {{"spec", {{"active", false}}}});
+      return;
+    }
+    log_("kueue is to deactivate " + name.name);
+    Write(workload, {{"conditions", Conditions(workload, {{"DeactivationTarget", true}},
+                                               "RequeuingLimitExceeded", now)}});
+    return;
+  }
+}
+
+void SimulatedKueue::Activate(bool all) {
+  for (const ObjectName& name : api_.Names("workloads")) {
+    if (IsActive(*api_.Find("workloads", name)) || (!all && rng_.Below(3) != 0)) continue;
+    log_("user activates " + name.name);
+    plant_.Patch(kWorkloads + name.name, {{"spec", {{"active", true}}}});
   }
 }
 

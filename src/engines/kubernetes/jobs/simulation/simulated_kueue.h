@@ -2,7 +2,9 @@
 //
 // It admits the Workloads that wait, the first one first, while the quota suffices, with fewer
 // workers where the Workload allows that; it marks one as evicted when told to; and it counts the
-// quota of a Workload as used until its admission is removed, it has finished, or it is gone.
+// quota of a Workload as used until its admission is removed, it has finished, or it is gone. It
+// deactivates one when told to, as the real one does after too many attempts: by a condition, then
+// spec.active, then the eviction, which keeps the condition where there was an eviction before.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +33,16 @@ class SimulatedKueue {
   Status Tick(Instant now);
   // Evicts one of those that are admitted.
   void Evict(Instant now);
+  // Begins to deactivate one of those that have not finished.
+  void Deactivate(Instant now);
+  // A person sets spec.active of those that are not active to true, of all or of some.
+  void Activate(bool all);
   // How many workers of the job with this uid are admitted: 0 without quota.
   uint32_t Admitted(const std::string& job_uid) const;
 
  private:
   void Collect();
+  void Tend(const Json& workload, Instant now);
   void Write(const Json& workload, const Json& status);
 
   ApiDouble& api_;

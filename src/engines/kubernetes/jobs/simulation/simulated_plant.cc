@@ -74,8 +74,11 @@ void SimulatedPlant::Refresh() {
     if (!seen.controller) {
       seen.index = static_cast<uint32_t>(std::stoul(TextAt(labels, "longhaul.dev/index")));
     }
+    seen.group = TextAt(labels, "scheduling.x-k8s.io/pod-group");
+    seen.extra = labels.contains("longhaul.dev/extra");
     const Json annotations = meta.value("annotations", Json::object());
     seen.job_file = TextAt(annotations, "longhaul.dev/job-file");
+    seen.template_hash = TextAt(annotations, "longhaul.dev/template");
     seen.files = {TextAt(annotations, "longhaul.dev/controller"),
                   TextAt(annotations, "longhaul.dev/authority")};
     seen.deleting = meta.contains("deletionTimestamp");
@@ -103,21 +106,38 @@ void SimulatedPlant::Schedule() {
     up.push_back(name);
     if (!taken.contains(name)) free.push_back(name);
   }
-  std::map<std::string, std::vector<const Seen*>> gangs;
+  // By whether they are extra, so that the others are first.
+  std::map<std::pair<bool, std::string>, std::vector<const Seen*>> gangs;
   for (const Seen& pod : pods_) {
     if (pod.owner.empty() || !pod.node.empty() || pod.gated || pod.deleting || pod.ended) continue;
     if (!pod.controller) {
-      gangs[pod.owner].push_back(&pod);
+      gangs[{pod.extra, pod.group}].push_back(&pod);
     } else if (!up.empty()) {
       Bind(pod, up[rng_.Below(up.size())]);
     }
   }
-  for (const auto& [owner, gang] : gangs) {
-    if (gang.size() > free.size()) continue;
+  for (const auto& [group, gang] : gangs) {
+    if (gang.size() > free.size()) {
+      if (!group.first) EvictExtra();
+      continue;
+    }
     for (const Seen* pod : gang) {
-      if (Bind(*pod, free.back())) free.pop_back();
+      if (!Bind(*pod, free.back())) continue;
+      free.pop_back();
+      grown_ += pod->extra ? 1 : 0;
     }
   }
+}
+
+void SimulatedPlant::EvictExtra() {
+  std::vector<std::string> extra;
+  for (const Seen& pod : pods_) {
+    if (pod.extra && !pod.node.empty() && !pod.deleting && !pod.ended) extra.push_back(pod.name);
+  }
+  if (extra.empty()) return;
+  const std::string& name = extra[rng_.Below(extra.size())];
+  log_("eviction of the extra worker " + name);
+  Do("DELETE", kPods + name, Json::object());
 }
 
 void SimulatedPlant::TendPod(const Seen& pod) {
@@ -361,7 +381,9 @@ SimulatedPlant::Truth SimulatedPlant::TruthOf(const std::string& job_uid) {
     if (pod.deleting || pod.ended) continue;
     ++truth.live;
     live.insert(pod.name);
+    truth.templates.insert(pod.template_hash);
     if (!pod.controller) truth.indices.push_back(pod.index);
+    if (!pod.controller && pod.node.empty()) ++truth.without_node;
     if (!pod.controller) continue;
     ++truth.controllers;
     const auto container = containers_.find(pod.uid);

@@ -1,6 +1,7 @@
 // For tests: what surrounds the operator of LonghaulJobs in a cluster, in virtual time.
 //
-// A scheduler that binds the workers of a job together, kubelets, a garbage collector, and in the
+// A scheduler that binds the pods of a group together, for which extra workers of elastic jobs give
+// way where there is no room, kubelets, a garbage collector, and in the
 // pods controllers and agents: an agent is connected some time after its files name the controller
 // that runs, and a controller trains while enough agents are connected. It keeps the progress of
 // its job, as a run directory does, and publishes the outcome at the end. What happens in a
@@ -45,6 +46,8 @@ class SimulatedPlant {
   // A node is lost with its containers, or its kubelet alone.
   void BreakNode();
   void RepairNodes(bool all);
+  // An extra worker is evicted, as for a pod that needs its room.
+  void EvictExtra();
   // A container is killed, its pod is evicted, or its agent does not answer any more.
   void HurtContainer();
 
@@ -57,11 +60,15 @@ class SimulatedPlant {
     bool trains = false;
     std::set<std::string> connected;  // names of live worker pods
     std::vector<uint32_t> indices;    // of live worker pods
+    std::set<std::string> templates;  // from which the live pods were made
+    size_t without_node = 0;          // live worker pods
     size_t pods = 0;
     size_t live = 0;
   };
   Truth TruthOf(const std::string& job_uid);
   int hurt() const { return hurt_; }
+  // How many extra workers have been bound.
+  int grown() const { return grown_; }
 
  private:
   enum class NodeState : uint8_t { kUp, kWithoutKubelet, kDown };
@@ -104,11 +111,11 @@ class SimulatedPlant {
   };
   // A pod of the API.
   struct Seen {
-    std::string name, uid, node, owner, job_file;
+    std::string name, uid, node, owner, job_file, template_hash, group;
     std::pair<std::string, std::string> files;
     bool controller = false;
     uint32_t index = 0;
-    bool deleting = false, gated = false, ended = false;
+    bool extra = false, deleting = false, gated = false, ended = false;
   };
 
   void Refresh();
@@ -141,6 +148,7 @@ class SimulatedPlant {
   uint64_t seen_version_ = 0;
   int last_ip_ = 0;
   int hurt_ = 0;
+  int grown_ = 0;
 };
 
 }  // namespace longhaul::engines::kubernetes
