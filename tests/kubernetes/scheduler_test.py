@@ -135,6 +135,36 @@ class SchedulerTest(unittest.TestCase):
             self.assertEqual(ranks, ["0", "1", "2", "3"])
             self.assertEqual(scheduler.end(), 0, scheduler.log.read_text())
 
+    def events(self, reason):
+        """The events of this reason since the test began, as `kubectl describe` finds them."""
+        return {event["involvedObject"]["name"]: event
+                for event in self.server.items("/api/v1/namespaces/default/events")
+                if event["reason"] == reason}
+
+    def test_events_tell_what_happened_to_pods(self):
+        self.add_nodes(2)
+        self.add_gang("told", 2, gpus=8)
+        with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
+            self.wait_for_node("told-0", "told-1")
+            wait_for(lambda: "told-0" in self.events("Scheduled"), "an event")
+            note = self.events("Scheduled")["told-0"]["message"]
+            self.assertEqual(note, "Successfully assigned default/told-0 to "
+                             f"{self.node_of('told-0')}, with 1 more pod of PodGroup default/told "
+                             "on 2 nodes")
+            self.assertNotIn("told-1", self.events("Scheduled"))
+            self.add_pod("waits", gpus=8)
+            wait_for(lambda: "waits" in self.events("FailedScheduling"), "an event")
+            first = self.events("FailedScheduling")["waits"]
+            self.assertIn("It waits: ", first["message"])
+            self.assertEqual(first["type"], "Warning")
+
+            def times():
+                series = self.events("FailedScheduling")["waits"].get("series", {})
+                return series.get("count", 1)
+            wait_for(lambda: times() >= 3, "a series")
+            again = self.events("FailedScheduling")["waits"]
+            self.assertEqual(again["metadata"]["uid"], first["metadata"]["uid"])
+
     def test_preempts_through_the_eviction_interface(self):
         self.server.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
                          {"metadata": {"name": "high"}, "value": 1000}, allowed=(201, 409))
@@ -149,6 +179,9 @@ class SchedulerTest(unittest.TestCase):
             self.assertIn("DisruptionTarget",
                           [each["type"] for each in low["status"]["conditions"]])
             self.assertEqual(self.node_of("high"), "")
+            wait_for(lambda: "low" in self.events("Preempted"), "an event")
+            self.assertEqual(self.events("Preempted")["low"]["message"],
+                             "Preempted by pod default/high")
             self.server.call("DELETE", "/api/v1/namespaces/default/pods/low",
                              {"gracePeriodSeconds": 0})
             self.wait_for_node("high")

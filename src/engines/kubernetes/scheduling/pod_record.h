@@ -69,6 +69,7 @@ struct PodUnit {
     int32_t group = 0;
     int32_t rank = 0;
     bool placed = false;  // not: the job has lost this task and looks for a node
+    bool is_new = false;  // it has got its node, and no event reports it yet
   };
   struct Group {
     Amounts needs;
@@ -99,6 +100,7 @@ struct PodUnit {
   std::optional<Instant> retry_at;
   std::optional<Instant> rollback_at;  // an incomplete start is undone then
   int failures = 0;                    // starts in a row that were undone
+  bool preemption_reported = false;    // an event reports why its pods are removed
   std::string refusal;
 };
 

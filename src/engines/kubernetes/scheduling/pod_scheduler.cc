@@ -71,7 +71,10 @@ int32_t LeastByAnnotation(const Pod& pod) {
 }  // namespace
 
 PodScheduler::PodScheduler(PodSchedulerSettings settings)
-    : settings_(std::move(settings)), model_(settings_.cluster), requests_(model_, groups_) {}
+    : settings_(std::move(settings)),
+      model_(settings_.cluster),
+      requests_(model_, groups_),
+      events_(settings_.report_period) {}
 
 PodScheduler::~PodScheduler() = default;
 
@@ -182,6 +185,7 @@ void PodScheduler::LeaveUnit(PodRecord& record) {
   const auto unit = units_.find(record.unit);
   if (unit == units_.end()) return;
   unit->second.pods.erase(record.name.Key());
+  events_.OnPodGone(record.unit, record.name);
   MarkDirty(record.unit);
 }
 
@@ -235,7 +239,14 @@ Duration PodScheduler::Backoff(int failures) const {
 void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
   PodRecord* record = pods_.Find(pod);
   if (record == nullptr || !record->remove_at) return;
-  if (accepted) record->deleting = true;
+  if (accepted) {
+    record->deleting = true;
+    PodUnit& unit = units_.at(record->unit);
+    const auto by = waiting_for_.find(unit.job.value());
+    if (by != waiting_for_.end() && !by->second.empty()) {
+      events_.OnPreempted(unit, pod, *by->second.begin());
+    }
+  }
   record->remove_at = now + settings_.remove_period;
   MarkDirty(record->unit);
 }
@@ -338,6 +349,7 @@ std::vector<PodAction> PodScheduler::Advance(Instant now, size_t most_reports) {
     if (!Decide(now_) && dirty_.empty()) break;
   }
   Report(now_, most_reports, actions);
+  events_.Take(actions);
   return actions;
 }
 
@@ -368,7 +380,9 @@ void PodScheduler::Report(Instant now, size_t most, std::vector<PodAction>& acti
       // A bind on its way needs no report, and there may be thousands of them.
       if (!record.planned.empty() && unit.after.empty()) continue;
       std::string message = WhyNotBound(pod);
-      if (message.empty() || message == record.told) continue;
+      if (message.empty()) continue;
+      events_.OnWait(unit, record.name, message, now);
+      if (message == record.told) continue;
       record.told = message;
       actions.emplace_back(ReportWait{record.name, std::move(message)});
       most -= most > 0 ? 1 : 0;
@@ -462,7 +476,7 @@ void PodScheduler::Place(PodUnit& unit, const scheduler::Decision& decision) {
     PodUnit::Member& member = unit.members[static_cast<size_t>(task.rank)];
     CHECK(member.group == task.group) << unit.key << ": rank " << task.rank;
     PodRecord& record = *pods_.FindKey(member.pod);
-    member.placed = true;
+    member.placed = member.is_new = true;
     record.planned = scheduler_->topology().node(task.node).name;
     pods_.SetAccount(record, PodRecord::Account::kTask);
   }

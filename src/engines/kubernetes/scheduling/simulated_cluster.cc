@@ -308,7 +308,8 @@ void SimulatedCluster::Execute(const PodAction& action, uint64_t leader) {
     response = api_.Handle(request);
     const auto* remove = std::get_if<RemovePod>(&action);
     if (remove != nullptr && response.status < 300) ++removed_;
-    if (!std::holds_alternative<ReportWait>(action)) {
+    if (!std::holds_alternative<ReportWait>(action) &&
+        !std::holds_alternative<RecordPodEvent>(action)) {
       Log(call->Text() +
           (std::holds_alternative<BindPod>(action) ? " to " + std::get<BindPod>(action).node
                                                    : std::string()) +
@@ -346,6 +347,9 @@ void SimulatedCluster::Reply(const PodAction& action, const ApiResponse& respons
     } else if (verdict.outcome == Outcome::kNotFound) {
       scheduler_->OnPodGone(read->pod);
     }
+  } else if (const auto* event = std::get_if<RecordPodEvent>(&action)) {
+    if (verdict.outcome != Outcome::kDone) scheduler_->OnEventLost(*event);
+    return;
   }
   Advance();
 }
@@ -522,6 +526,15 @@ int SimulatedCluster::Bound(const std::string& gang) const {
 std::string SimulatedCluster::NodeOf(const std::string& pod) const {
   const Json* found = Pod(pod);
   return found == nullptr ? "" : TextOf(*found, "/spec/nodeName");
+}
+
+std::vector<Json> SimulatedCluster::EventsOf(const std::string& reason) const {
+  std::vector<Json> events;
+  for (const ObjectName& name : api_.Names("events")) {
+    const Json* event = api_.Find("events", name);
+    if (event->value("reason", "") == reason) events.push_back(*event);
+  }
+  return events;
 }
 
 std::string SimulatedCluster::PhaseOf(const std::string& pod) const {

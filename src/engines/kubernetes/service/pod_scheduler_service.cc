@@ -85,6 +85,9 @@ PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
       scheduler_(std::move(settings)),
       leads_(std::move(leads)),
       log_(std::move(log)),
+      events_(
+          loop, client, [this](const RecordPodEvent& event) { scheduler_.OnEventLost(event); },
+          log_),
       nodes_(std::make_unique<NodeView>(*this)),
       pods_(std::make_unique<PodView>(*this)) {
   const auto watch = [&](const Resource& resource, const std::string& selector, auto& view) {
@@ -187,6 +190,10 @@ void PodSchedulerService::SendActions() {
 
 // Returns false when the queue of its class is full.
 bool PodSchedulerService::Send(const PodAction& action) {
+  if (const auto* event = std::get_if<RecordPodEvent>(&action)) {
+    events_.Write(*event);
+    return true;
+  }
   Result<Call> call = CallFor(action, ApiTime());
   if (!call.ok()) {
     // A name of an object that no object can have: the server would not have it either.
@@ -242,8 +249,10 @@ bool PodSchedulerService::idle() const {
 void PodSchedulerService::Drain() {
   draining_ = true;
   for (const auto& watch : groups_) watch->Stop();
-  std::erase_if(unsent_,
-                [](const PodAction& action) { return std::holds_alternative<ReportWait>(action); });
+  std::erase_if(unsent_, [](const PodAction& action) {
+    return std::holds_alternative<ReportWait>(action) ||
+           std::holds_alternative<RecordPodEvent>(action);
+  });
 }
 
 }  // namespace longhaul::engines::kubernetes

@@ -2,7 +2,8 @@
 //
 // Watches nodes, pods and, where they are served, PodGroups; decides once a turn of the event loop
 // after changes; sends what was decided within the client's limits. While the queue of binds is
-// full nothing is decided. All of it runs on the loop's thread.
+// full nothing is decided. Events of pods are written beside that (event_writer.h). All of it runs
+// on the loop's thread.
 #pragma once
 
 #include <deque>
@@ -16,6 +17,7 @@
 #include "engines/kubernetes/client/client.h"
 #include "engines/kubernetes/client/watch_connection.h"
 #include "engines/kubernetes/scheduling/pod_scheduler.h"
+#include "engines/kubernetes/service/event_writer.h"
 #include "engines/kubernetes/service/optional_watch.h"
 #include "io/event_loop.h"
 
@@ -41,6 +43,7 @@ class PodSchedulerService {
   // All that exists has been seen, and decisions have begun.
   bool synced() const { return synced_; }
   const PodScheduler& scheduler() const { return scheduler_; }
+  const EventWriter::Counts& events() const { return events_.counts(); }
 
  private:
   class NodeView;
@@ -64,6 +67,7 @@ class PodSchedulerService {
   PodScheduler scheduler_;
   const std::function<bool()> leads_;
   Log log_;
+  EventWriter events_;
   JsonParser parser_;
   bool draining_ = false;
   bool synced_ = false;
