@@ -21,7 +21,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from api_server import ROOT, ApiServer, folder_for, programs_or_skip
-from kubernetes_objects import gpu_node, gpu_pod, pod_group, POD_GROUP_DEFINITION
+from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, persistent_volume,
+                                persistent_volume_claim, pod_group)
 
 LONGHAUL = None
 GPU = "nvidia.com/gpu"
@@ -185,6 +186,47 @@ class SchedulerTest(unittest.TestCase):
             self.server.call("DELETE", "/api/v1/namespaces/default/pods/low",
                              {"gracePeriodSeconds": 0})
             self.wait_for_node("high")
+
+    def add_claim(self, name, volume="", storage_class=""):
+        path = "/api/v1/namespaces/default/persistentvolumeclaims"
+        self.server.call("POST", path, persistent_volume_claim(name, volume, storage_class))
+        self.addCleanup(self.remove, f"{path}/{name}")
+
+    def add_volume(self, name, zone):
+        path = "/api/v1/persistentvolumes"
+        self.server.call("POST", path, persistent_volume(name, zone))
+        self.addCleanup(self.remove, f"{path}/{name}")
+
+    def remove(self, path):
+        """Without the controllers that wait until nothing uses the object."""
+        self.server.call("PATCH", path, {"metadata": {"finalizers": None}}, (200, 404))
+        self.server.call("DELETE", path, None, (200, 404))
+
+    def test_volumes_restrict_nodes_and_hold_pods_back(self):
+        self.add_nodes(2)
+        self.server.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"zone": "b"}}})
+        self.server.call("POST", "/apis/storage.k8s.io/v1/storageclasses", {
+            "metadata": {"name": "late"}, "provisioner": "example.com/none",
+            "volumeBindingMode": "WaitForFirstConsumer"})
+        self.addCleanup(self.remove, "/apis/storage.k8s.io/v1/storageclasses/late")
+        self.add_volume("pv-b", "b")
+        for name in ("data", "late"):
+            pod = gpu_pod(name)
+            pod["spec"]["volumes"] = [
+                {"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+        with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
+            wait_for(lambda: "claim 'data' does not exist" in self.message("data"), "a message")
+            self.add_claim("data", "pv-b")
+            self.add_claim("late", storage_class="late")
+            wait_for(lambda: "'data' is not bound yet" in self.message("data"), "a message")
+            wait_for(lambda: "WaitForFirstConsumer" in self.message("late"), "a message")
+            # What the controller of volumes does.
+            self.server.call("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data/"
+                             "status", {"status": {"phase": "Bound"}})
+            self.wait_for_node("data")
+            self.assertEqual(self.node_of("data"), "n1")
+            self.assertEqual(self.node_of("late"), "")
 
     def test_schedules_gangs_of_kubernetes_own_groups(self):
         self.add_nodes(4)

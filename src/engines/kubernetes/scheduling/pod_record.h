@@ -35,6 +35,7 @@ struct PodRecord {
   // As observed.
   std::string node;  // that it is bound to; never changes once it is known
   bool gated = false;
+  std::string volume_wait;  // what its volumes wait for; empty: nothing
   bool deleting = false;
   bool finished = false;
   bool started = false;  // it has run

@@ -35,15 +35,20 @@ std::string RefusalOf(const Pod& pod, const NodeRules& rules) {
     return "it has spec.resourceClaims (dynamic resource allocation), which Longhaul does not "
            "support";
   }
-  if (!pod.volume_claims.empty()) {
-    return "it has the volume claim '" + pod.volume_claims[0] +
-           "', and Longhaul does not support spec.volumes[].persistentVolumeClaim";
-  }
   if (!pod.host_ports.empty()) {
     return "it has spec.containers[].ports[].hostPort, which Longhaul does not support";
   }
   const Status understood = CheckRules(rules);
   return understood.ok() ? std::string() : understood.message();
+}
+
+scheduler::Policy PolicyOf(const PodSchedulerSettings& settings) {
+  scheduler::Policy policy;
+  policy.moves = false;
+  policy.growing_cluster = true;
+  policy.repair_patience = settings.lost_patience;
+  policy.bind_deadline = std::chrono::minutes(30);
+  return policy;
 }
 
 std::string GroupKey(PodGroupApi api, const std::string& key) {
@@ -58,6 +63,14 @@ std::string GroupKeyOf(const Pod& pod) {
   const auto label = pod.meta.labels.find(kPodGroupLabel);
   if (label == pod.meta.labels.end() || label->second.empty()) return {};
   return GroupKey(PodGroupApi::kPlugins, pod.meta.namespace_name + "/" + label->second);
+}
+
+// How the pod uses its claims.
+PodVolumes::Use UseOf(const PodRecord& record) {
+  if (record.finished) return PodVolumes::Use::kNone;
+  if (record.is_bound()) return PodVolumes::Use::kBound;
+  const bool waits = record.ours && !record.gated && !record.deleting && record.refusal.empty();
+  return waits ? PodVolumes::Use::kWaits : PodVolumes::Use::kNone;
 }
 
 int32_t LeastByAnnotation(const Pod& pod) {
@@ -158,6 +171,7 @@ void PodScheduler::Observe(const Pod& pod, bool fresh) {
   record.deleting = record.deleting || pod.meta.being_deleted;
   record.finished = record.finished || pod.finished();
   record.started = record.started || pod.phase == PodPhase::kRunning || pod.finished();
+  if (PodVolumes::HasClaims(pod)) volumes_.SetPod(pod, UseOf(record));
   if (record.ours) {
     MarkDirty(record.unit);
     return;
@@ -174,6 +188,7 @@ void PodScheduler::Forget(const std::string& key) {
   PodRecord* record = pods_.FindKey(key);
   if (record == nullptr) return;
   if (record->ours) LeaveUnit(*record);
+  volumes_.RemovePod(key);
   pods_.Erase(key);
 }
 
@@ -228,6 +243,7 @@ void PodScheduler::RefuseBind(PodRecord& record) {
   record.planned.clear();
   pods_.SetAccount(record, PodRecord::Account::kNone);
   record.retry_at = now_ + Backoff(record.refused++);
+  volumes_.NoteChanged(record.name.Key());
 }
 
 Duration PodScheduler::Backoff(int failures) const {
@@ -254,6 +270,27 @@ void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
 void PodScheduler::Apply(const scheduler::Event& event) {
   scheduler_->Apply(event, now_);
   due_ = true;
+}
+
+// What the volumes of pods demand counts for those that have no node yet.
+void PodScheduler::UpdateVolumes() {
+  for (const std::string& key : volumes_.TakeChanged()) {
+    PodRecord* record = pods_.FindKey(key);
+    if (record == nullptr || !record->ours || !record->refusal.empty()) continue;
+    if (record->is_bound() || record->sent) continue;
+    PodVolumes::Answer answer = volumes_.AnswerFor(key);
+    std::string rules = answer.wait.empty() ? KeyOf(answer.rules) : record->rules;
+    if (answer.wait == record->volume_wait && rules == record->rules) continue;
+    if (rules != record->rules) {
+      model_.ReleaseRules(record->rules);
+      model_.UseRules(rules, answer.rules);
+    }
+    record->volume_wait = std::move(answer.wait);
+    record->rules = std::move(rules);
+    PodUnit& unit = units_.at(record->unit);
+    if (unit.stage == Stage::kWaiting) EndJob(unit, false);
+    MarkDirty(unit.key);
+  }
 }
 
 // The scheduler keeps the shapes of all pods that there ever were, until it is rebuilt. Not again
@@ -296,11 +333,7 @@ void PodScheduler::RebuildCluster() {
     return;
   }
   trouble_.clear();
-  scheduler::Policy policy;
-  policy.moves = false;
-  policy.growing_cluster = true;
-  policy.repair_patience = settings_.lost_patience;
-  policy.bind_deadline = std::chrono::minutes(30);
+  const scheduler::Policy policy = PolicyOf(settings_);
   // Where only nodes were added, requests mean the same as before.
   if (!scheduler_ || !scheduler_->Extend(*topology)) {
     Result<scheduler::Scheduler> next =
@@ -339,6 +372,7 @@ void PodScheduler::ShareNodes() {
 std::vector<PodAction> PodScheduler::Advance(Instant now, size_t most_reports) {
   now_ = std::max(now_, now);
   std::vector<PodAction> actions;
+  UpdateVolumes();
   if (model_.is_behind() || !broken_nodes_.empty() || HasManyShapes()) RebuildCluster();
   while (const std::optional<std::string> unit = wakes_.Take(now_)) MarkDirty(*unit);
   // A decision may free what a unit waits for; a stop may let another one start.
@@ -359,7 +393,7 @@ std::optional<Instant> PodScheduler::NextDeadline() const {
     if (at && (!next || *at < *next)) next = at;
   };
   // What Advance left over at its last turn.
-  if (due_ || !dirty_.empty() || pods_.has_changed_nodes()) return now_;
+  if (due_ || !dirty_.empty() || pods_.has_changed_nodes() || volumes_.has_changed()) return now_;
   consider(wakes_.Next());
   consider(reports_.Next());
   if (scheduler_) consider(scheduler_->NextDeadline());

@@ -14,8 +14,9 @@
 //     bound. Its pods are made anew by what owns them.
 //
 // Pure: time is an argument, there is no input or output, and equal calls give equal actions. Left
-// out: pod affinity, topology spread, resource claims and volumes, which are refused by name;
-// priorities of nodes (PreferNoSchedule, preferred affinity) are refused or not considered.
+// out: pod affinity, topology spread, resource claims and volumes that are made at their first pod,
+// which are refused by name; priorities of nodes (PreferNoSchedule, preferred affinity) are refused
+// or not considered.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@
 #include "engines/kubernetes/scheduling/pod_record.h"
 #include "engines/kubernetes/scheduling/pod_requests.h"
 #include "engines/kubernetes/scheduling/pod_table.h"
+#include "engines/kubernetes/scheduling/pod_volumes.h"
 #include "scheduler/scheduler.h"
 
 namespace longhaul::engines::kubernetes {
@@ -88,6 +90,9 @@ class PodScheduler {
   void OnPodGroup(PodGroupApi api, const PodGroup& group);
   void OnPodGroupGone(PodGroupApi api, const std::string& key);
 
+  // Takes claims, volumes and storage classes.
+  PodVolumes& volumes() { return volumes_; }
+
   // --- Replies to actions.
   void OnBind(const PodName& pod, BindResult result, const std::string& why, Instant now);
   void OnRemove(const PodName& pod, bool accepted, Instant now);
@@ -126,6 +131,7 @@ class PodScheduler {
   void RefuseBind(PodRecord& record);
   Duration Backoff(int failures) const;
   void MarkDirty(const std::string& unit) { dirty_.insert(unit); }
+  void UpdateVolumes();
   bool HasManyShapes();
   void RebuildCluster();
   void ShareNodes();
@@ -177,6 +183,7 @@ class PodScheduler {
   std::map<std::string, PodGroup> groups_;                    // by group key
   PodRequests requests_;
   PodEvents events_;
+  PodVolumes volumes_;
 
   std::set<std::string> dirty_;         // units
   std::set<std::string> broken_nodes_;  // whose facts have changed, or that are gone

@@ -46,7 +46,7 @@ PodScheduler::Lists PodScheduler::ListsOf(const PodUnit& unit, Instant now) {
       if (model_.HasNode(record.node)) lists.bound.push_back(&record);
     } else if (!record.planned.empty()) {
       if (model_.HasNode(record.planned)) lists.planned.push_back(&record);
-    } else if (record.gated || !record.refusal.empty() ||
+    } else if (record.gated || !record.refusal.empty() || !record.volume_wait.empty() ||
                (record.retry_at && *record.retry_at > now)) {
       ++lists.held_back;
     } else {

@@ -1,9 +1,9 @@
 // Connects the scheduler of pods (scheduling/pod_scheduler.h) with an API server.
 //
-// Watches nodes, pods and, where they are served, PodGroups; decides once a turn of the event loop
-// after changes; sends what was decided within the client's limits. While the queue of binds is
-// full nothing is decided. Events of pods are written beside that (event_writer.h). All of it runs
-// on the loop's thread.
+// Watches nodes, pods and, where they are served, PodGroups and storage; decides once a turn of the
+// event loop after changes; sends what was decided within the client's limits. While the queue of
+// binds is full nothing is decided. Events of pods are written beside that (event_writer.h). All of
+// it runs on the loop's thread.
 #pragma once
 
 #include <deque>
@@ -50,6 +50,9 @@ class PodSchedulerService {
   class PodView;
 
   void WatchGroups(PodGroupApi api, const Resource& resource);
+  void WatchStorage();
+  OptionalWatch& WatchOptional(const Resource& resource, const std::string& what,
+                               std::function<void(const Change&)> changed);
   void OnViewSynced();
   void OnTrouble(const std::string& what, const Status& status);
   // Decides with the loop's next turn.
@@ -79,7 +82,8 @@ class PodSchedulerService {
   std::string complaint_;                        // the last one
   std::unique_ptr<NodeView> nodes_;
   std::unique_ptr<PodView> pods_;
-  std::vector<std::unique_ptr<OptionalWatch>> groups_;
+  std::vector<std::unique_ptr<OptionalWatch>> optional_;  // groups and storage
+  std::vector<OptionalWatch*> storage_;                   // of these
 };
 
 }  // namespace longhaul::engines::kubernetes

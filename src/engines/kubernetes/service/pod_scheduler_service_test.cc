@@ -69,6 +69,29 @@ TEST_F(PodSchedulerServiceTest, EventsThatDoNotFitTheirQueueAreDroppedAndCounted
   EXPECT_TRUE(service_->idle()) << "events are not waited for at the end";
 }
 
+TEST_F(PodSchedulerServiceTest, WithTheRightsOfAnEarlierReleaseOnlyPodsWithClaimsWait) {
+  for (const char* const path : {"/persistentvolume", "/storageclasses"}) {
+    Fault refused;
+    refused.path = path;
+    refused.status = 403;
+    refused.times = 1'000;
+    server_->Inject(refused);
+  }
+  Begin();
+  const Json volumes =
+      Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
+  Make("namespaces/ns/pods",
+       {{"metadata", {{"name", "reads"}}},
+        {"spec",
+         {{"schedulerName", "longhaul"},
+          {"volumes", volumes},
+          {"containers", Json::array({{{"name", "main"}, {"image", "x"}}})}}}});
+  AddPods(2);
+  Until([&] { return Bound() == 2; });
+  EXPECT_THAT(service_->scheduler().WhyNotBound("ns/reads"),
+              HasSubstr("its role lacks the right to list and watch them"));
+}
+
 TEST_F(PodSchedulerServiceTest, EventsAreWritten) {
   Begin();
   AddPods(3);
