@@ -9,6 +9,7 @@ namespace longhaul::engines::kubernetes {
 namespace {
 
 constexpr Duration kReportPeriod = std::chrono::minutes(1);
+constexpr Duration kBoundPeriod = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -19,22 +20,39 @@ EventWriter::EventWriter(io::EventLoop& loop, Client& client,
       client_(client),
       lost_(std::move(lost)),
       log_(std::move(log)),
-      whole_queue_(client.room(TrafficClass::kEvent)) {}
+      most_bound_(client.room(TrafficClass::kEvent) / 2) {}
 
 EventWriter::~EventWriter() {
-  if (timer_) loop_.Cancel(*timer_);
+  for (const auto& timer : {timer_, bound_timer_}) {
+    if (timer) loop_.Cancel(*timer);
+  }
 }
 
 void EventWriter::Write(const RecordPodEvent& event) {
-  // A burst of binds leaves half of the queue to the events that explain why something waits or
-  // has ended.
-  const bool bound = event.reason == RecordPodEvent::Reason::kScheduled;
-  const size_t kept = bound ? whole_queue_ / 2 : 0;
-  if (client_.room(TrafficClass::kEvent) <= kept) {
+  if (event.reason != RecordPodEvent::Reason::kScheduled) return Send(event, io::Now());
+  if (bound_.size() >= most_bound_) {
     ++counts_.dropped;
     return Lose(event);
   }
-  Result<Call> call = CallFor(event, ToString(io::Now()));
+  bound_.emplace_back(event, io::Now());
+  if (!bound_timer_) SendBound();
+}
+
+void EventWriter::SendBound() {
+  bound_timer_.reset();
+  if (bound_.empty()) return;
+  const auto [event, wall] = std::move(bound_.front());
+  bound_.pop_front();
+  Send(event, wall);
+  bound_timer_ = loop_.After(kBoundPeriod, [this] { SendBound(); });
+}
+
+void EventWriter::Send(const RecordPodEvent& event, Instant wall) {
+  if (client_.room(TrafficClass::kEvent) == 0) {
+    ++counts_.dropped;
+    return Lose(event);
+  }
+  Result<Call> call = CallFor(event, ToString(wall));
   if (!call.ok()) {
     ++counts_.failed;
     refusal_ = call.status().message();

@@ -3,13 +3,19 @@
 // What does not fit into the queue of its traffic class is dropped and counted, and so is what the
 // API server refuses. A line of the log reports both, at most once a minute. Events are not
 // repeated by this class, and none is waited for at the end of the program.
+//
+// An event costs as much CPU time as a bind. After a burst of binds, the events of the reason
+// Scheduled are therefore sent one by one, ten a second; the others are sent at once.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/time.h"
 #include "engines/kubernetes/client/client.h"
 #include "engines/kubernetes/scheduling/pod_actions.h"
 #include "io/event_loop.h"
@@ -37,6 +43,8 @@ class EventWriter {
   const Counts& counts() const { return counts_; }
 
  private:
+  void Send(const RecordPodEvent& event, Instant wall);
+  void SendBound();
   void OnReply(const RecordPodEvent& event, const Reply& reply);
   void Lose(const RecordPodEvent& event);
   void Report();
@@ -45,7 +53,9 @@ class EventWriter {
   Client& client_;
   const std::function<void(const RecordPodEvent&)> lost_;
   const std::function<void(const std::string&)> log_;
-  const size_t whole_queue_;
+  const size_t most_bound_;
+  std::deque<std::pair<RecordPodEvent, Instant>> bound_;  // not sent yet, with their times
+  std::optional<io::EventLoop::TimerId> bound_timer_;     // until the next one may be sent
   Counts counts_;
   Counts reported_;
   std::string refusal_;                          // the last one
