@@ -29,3 +29,18 @@ def gpu_pod(name, gpus=1, group=None, scheduler="longhaul", priority=None):
 def pod_group(name, least):
     return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
             "metadata": {"name": name}, "spec": {"minMember": least}}
+
+
+def persistent_volume(name, zone):
+    """A volume that can be used in one zone only."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    return {"metadata": {"name": name},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
+                     "hostPath": {"path": "/none"},
+                     "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+
+
+def persistent_volume_claim(name, volume="", storage_class=""):
+    return {"metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": storage_class,
+                     "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}}}

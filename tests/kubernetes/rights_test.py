@@ -63,7 +63,7 @@ class Rights(unittest.TestCase):
         server.call("POST", PODS + "/gang-0/binding",
                     {"metadata": {"name": "gang-0"},
                      "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}})
-        words = ["--incomplete-patience", "1"]
+        words = ["--incomplete-patience", "1", "--report-period", "1"]
         # Two without an election lose binds to each other.
         alone = ["--no-leader-election", *words]
         with scheduler_test.Scheduler(server, *alone, kubeconfig=self.kubeconfig) as one, \
@@ -81,6 +81,10 @@ class Rights(unittest.TestCase):
                 "evictions")
             scheduler_test.wait_for(
                 lambda: pods()["large"]["status"].get("conditions"), "a condition")
+            for verb in ("create", "patch"):
+                scheduler_test.wait_for(
+                    lambda: self.has_called(server, verb, "events.k8s.io", "events"),
+                    f"the call to {verb} an event")
             scheduler_test.wait_for(
                 lambda: "deletionTimestamp" in pods()["gang-0"]["metadata"], "a deletion")
             scheduler_test.wait_for(

@@ -21,7 +21,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from api_server import ROOT, ApiServer, folder_for, programs_or_skip
-from kubernetes_objects import gpu_node, gpu_pod, pod_group, POD_GROUP_DEFINITION
+from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, persistent_volume,
+                                persistent_volume_claim, pod_group)
 
 LONGHAUL = None
 GPU = "nvidia.com/gpu"
@@ -135,6 +136,36 @@ class SchedulerTest(unittest.TestCase):
             self.assertEqual(ranks, ["0", "1", "2", "3"])
             self.assertEqual(scheduler.end(), 0, scheduler.log.read_text())
 
+    def events(self, reason):
+        """The events of this reason since the test began, as `kubectl describe` finds them."""
+        return {event["involvedObject"]["name"]: event
+                for event in self.server.items("/api/v1/namespaces/default/events")
+                if event["reason"] == reason}
+
+    def test_events_tell_what_happened_to_pods(self):
+        self.add_nodes(2)
+        self.add_gang("told", 2, gpus=8)
+        with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
+            self.wait_for_node("told-0", "told-1")
+            wait_for(lambda: "told-0" in self.events("Scheduled"), "an event")
+            note = self.events("Scheduled")["told-0"]["message"]
+            self.assertEqual(note, "Successfully assigned default/told-0 to "
+                             f"{self.node_of('told-0')}, with 1 more pod of PodGroup default/told "
+                             "on 2 nodes")
+            self.assertNotIn("told-1", self.events("Scheduled"))
+            self.add_pod("waits", gpus=8)
+            wait_for(lambda: "waits" in self.events("FailedScheduling"), "an event")
+            first = self.events("FailedScheduling")["waits"]
+            self.assertIn("It waits: ", first["message"])
+            self.assertEqual(first["type"], "Warning")
+
+            def times():
+                series = self.events("FailedScheduling")["waits"].get("series", {})
+                return series.get("count", 1)
+            wait_for(lambda: times() >= 3, "a series")
+            again = self.events("FailedScheduling")["waits"]
+            self.assertEqual(again["metadata"]["uid"], first["metadata"]["uid"])
+
     def test_preempts_through_the_eviction_interface(self):
         self.server.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
                          {"metadata": {"name": "high"}, "value": 1000}, allowed=(201, 409))
@@ -149,9 +180,53 @@ class SchedulerTest(unittest.TestCase):
             self.assertIn("DisruptionTarget",
                           [each["type"] for each in low["status"]["conditions"]])
             self.assertEqual(self.node_of("high"), "")
+            wait_for(lambda: "low" in self.events("Preempted"), "an event")
+            self.assertEqual(self.events("Preempted")["low"]["message"],
+                             "Preempted by pod default/high")
             self.server.call("DELETE", "/api/v1/namespaces/default/pods/low",
                              {"gracePeriodSeconds": 0})
             self.wait_for_node("high")
+
+    def add_claim(self, name, volume="", storage_class=""):
+        path = "/api/v1/namespaces/default/persistentvolumeclaims"
+        self.server.call("POST", path, persistent_volume_claim(name, volume, storage_class))
+        self.addCleanup(self.remove, f"{path}/{name}")
+
+    def add_volume(self, name, zone):
+        path = "/api/v1/persistentvolumes"
+        self.server.call("POST", path, persistent_volume(name, zone))
+        self.addCleanup(self.remove, f"{path}/{name}")
+
+    def remove(self, path):
+        """Without the controllers that wait until nothing uses the object."""
+        self.server.call("PATCH", path, {"metadata": {"finalizers": None}}, (200, 404))
+        self.server.call("DELETE", path, None, (200, 404))
+
+    def test_volumes_restrict_nodes_and_hold_pods_back(self):
+        self.add_nodes(2)
+        self.server.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"zone": "b"}}})
+        self.server.call("POST", "/apis/storage.k8s.io/v1/storageclasses", {
+            "metadata": {"name": "late"}, "provisioner": "example.com/none",
+            "volumeBindingMode": "WaitForFirstConsumer"})
+        self.addCleanup(self.remove, "/apis/storage.k8s.io/v1/storageclasses/late")
+        self.add_volume("pv-b", "b")
+        for name in ("data", "late"):
+            pod = gpu_pod(name)
+            pod["spec"]["volumes"] = [
+                {"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+        with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
+            wait_for(lambda: "claim 'data' does not exist" in self.message("data"), "a message")
+            self.add_claim("data", "pv-b")
+            self.add_claim("late", storage_class="late")
+            wait_for(lambda: "'data' is not bound yet" in self.message("data"), "a message")
+            wait_for(lambda: "WaitForFirstConsumer" in self.message("late"), "a message")
+            # What the controller of volumes does.
+            self.server.call("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data/"
+                             "status", {"status": {"phase": "Bound"}})
+            self.wait_for_node("data")
+            self.assertEqual(self.node_of("data"), "n1")
+            self.assertEqual(self.node_of("late"), "")
 
     def test_schedules_gangs_of_kubernetes_own_groups(self):
         self.add_nodes(4)

@@ -17,7 +17,7 @@ constexpr const char* kHelp =
     "Schedule the pods whose spec.schedulerName is 'longhaul'\n\n"
     "Pods with the label scheduling.x-k8s.io/pod-group, or with spec.schedulingGroup, start\n"
     "together with their PodGroup or not at all, on as few switches as possible. Why a pod waits\n"
-    "is in its condition PodScheduled. Runs until SIGTERM or Ctrl-C.";
+    "is in its condition PodScheduled and in its events. Runs until SIGTERM or Ctrl-C.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  longhaul kube schedule                            in a pod, or with ~/.kube/config\n"
@@ -82,6 +82,15 @@ void AddScheduleCommand(CLI::App& app, Action& action) {
           },
           "Remove a gang that has begun to start and misses pods after so many seconds")
       ->default_str("30");
+  command
+      ->add_option_function<uint32_t>(
+          "--report-period",
+          [options](uint32_t time) {
+            options->settings.report_period = std::chrono::seconds(time);
+          },
+          "Write why a pod waits at most once in so many seconds")
+      ->check(CLI::Range(1, 86'400))
+      ->default_str("60");
   command
       ->add_option("--connections", options->service.connections,
                    "Connections for binds, deletions and evictions")

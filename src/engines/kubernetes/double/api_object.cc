@@ -10,10 +10,13 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-const std::array<ResourceInfo, 10> kResources = {{
+const std::array<ResourceInfo, 13> kResources = {{
     {Pods(), "Pod", true},
     {Nodes(), "Node", false},
     {Leases(), "Lease", false},
+    {VolumeClaims(), "PersistentVolumeClaim", false},
+    {Volumes(), "PersistentVolume", false},
+    {StorageClasses(), "StorageClass", false},
     {{"", "v1", "configmaps", true}, "ConfigMap", false},
     {{"", "v1", "events", true}, "Event", false},
     // The same objects as those of the core group, as on the server.

@@ -1,17 +1,12 @@
 #include "engines/kubernetes/health/node_actions.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "base/hash.h"
-#include "base/text.h"
 #include "engines/kubernetes/jobs/json_members.h"
+#include "engines/kubernetes/protocol/event_call.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
-
-constexpr size_t kMostNote = 1'000;  // of an event: the API refuses more than 1,024 bytes
 
 PatchNode PatchOf(const ObservedNode& node) {
   return {node.name,
@@ -93,26 +88,18 @@ PatchNodeStatus ConditionPatch(const ObservedNode& node, const HealthCondition& 
 RecordNodeEvent EventOf(const ObservedNode& node, const HealthCondition& condition, Instant wall) {
   const bool healthy = condition.status == "True";
   const std::string reason = healthy && node.reason == "Cordoned" ? "Uncordoned" : condition.reason;
+  EventFields event;
+  event.regarding = {"v1", "Node", "", node.name, node.uid};
   // What the node had before identifies the change.
-  const uint64_t number = Hash64(node.uid + "/" + node.status + "/" + node.reason + "/" +
-                                     node.written + "/" + condition.status + "/" + reason,
-                                 0);
-  // kubectl describe finds events of nodes in the namespace default.
-  return {node.name,
-          {{"apiVersion", "events.k8s.io/v1"},
-           {"kind", "Event"},
-           {"metadata",
-            {{"name", node.name.substr(0, 200) + "." + fmt::format("{:016x}", number)},
-             {"namespace", "default"}}},
-           {"eventTime", ToString(wall).substr(0, 19) + ".000000Z"},
-           {"reportingController", "longhaul.dev/node-health"},
-           {"reportingInstance", kHealthManager},
-           {"action", "Check"},
-           {"reason", reason},
-           {"regarding",
-            {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", node.name}, {"uid", node.uid}}},
-           {"note", Printable(condition.message, kMostNote)},
-           {"type", healthy ? "Normal" : "Warning"}}};
+  event.name = EventName(node.name, node.uid + "/" + node.status + "/" + node.reason + "/" +
+                                        node.written + "/" + condition.status + "/" + reason);
+  event.warning = !healthy;
+  event.reason = reason;
+  event.action = "Check";
+  event.controller = "longhaul.dev/node-health";
+  event.instance = kHealthManager;
+  event.note = condition.message;
+  return {node.name, EventJson(event, ToString(wall))};
 }
 
 Result<Call> CallFor(const NodeAction& action) {
@@ -120,7 +107,7 @@ Result<Call> CallFor(const NodeAction& action) {
     return object.dump(-1, ' ', false, JobJson::error_handler_t::replace);
   };
   if (const auto* event = std::get_if<RecordNodeEvent>(&action)) {
-    return CreateCall({"events.k8s.io", "v1", "events", true}, "default", text(event->event));
+    return CreateEventCall(event->event);
   }
   const auto* patch = std::get_if<PatchNode>(&action);
   const auto* status = std::get_if<PatchNodeStatus>(&action);

@@ -3,6 +3,8 @@
 #include <string>
 #include <variant>
 
+#include "engines/kubernetes/protocol/event_call.h"
+
 namespace longhaul::engines::kubernetes {
 namespace {
 
@@ -54,8 +56,7 @@ Result<Call> CallFor(const JobAction& action) {
                      WithUid(change->patch, change->workload));
   }
   const auto& event = std::get<RecordEvent>(action);
-  return CreateCall({"events.k8s.io", "v1", "events", true}, event.job.namespace_name,
-                    TextOf(event.event));
+  return CreateEventCall(event.event);
 }
 
 ActionResult ResultOf(const JobAction& action, const Verdict& verdict) {

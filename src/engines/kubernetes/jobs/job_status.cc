@@ -1,15 +1,13 @@
 #include "engines/kubernetes/jobs/job_status.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "base/hash.h"
 #include "base/text.h"
 #include "engines/kubernetes/jobs/job_pod.h"
 #include "engines/kubernetes/jobs/json_members.h"
+#include "engines/kubernetes/protocol/event_call.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -17,7 +15,6 @@ namespace {
 constexpr std::array<std::string_view, 7> kPhases = {
     "Queued", "Placed", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
 constexpr size_t kMostMessage = 4'000;
-constexpr size_t kMostNote = 1'000;  // of an event: the API refuses more than 1,024 bytes
 constexpr double kGoodputSteps = 1'000;
 
 // The condition of this type in the job's status, or null.
@@ -112,25 +109,16 @@ bool IsNews(const JobJson& before, const JobJson& after) {
 JobJson EventOf(const LonghaulJob& job, std::string_view kind, std::string_view reason,
                 const std::string& note, Instant wall) {
   const std::string time = ToString(wall);  // "2026-01-31T08:00:00.000Z"
-  const uint64_t number = Hash64(job.uid + "/" + std::string(reason) + "/" + note + "/" + time, 0);
-  return {{"apiVersion", "events.k8s.io/v1"},
-          {"kind", "Event"},
-          {"metadata",
-           {{"name", job.name + "." + fmt::format("{:016x}", number)},
-            {"namespace", job.namespace_name}}},
-          {"eventTime", time.substr(0, 19) + ".000000Z"},
-          {"reportingController", kOperatorName},
-          {"reportingInstance", "longhaul-operator"},
-          {"action", "Run"},
-          {"reason", reason},
-          {"regarding",
-           {{"apiVersion", "longhaul.dev/v1"},
-            {"kind", "LonghaulJob"},
-            {"namespace", job.namespace_name},
-            {"name", job.name},
-            {"uid", job.uid}}},
-          {"note", Printable(note, kMostNote)},
-          {"type", kind}};
+  EventFields event;
+  event.regarding = {"longhaul.dev/v1", "LonghaulJob", job.namespace_name, job.name, job.uid};
+  event.name = EventName(job.name, job.uid + "/" + std::string(reason) + "/" + note + "/" + time);
+  event.warning = kind == "Warning";
+  event.reason = reason;
+  event.action = "Run";
+  event.controller = kOperatorName;
+  event.instance = "longhaul-operator";
+  event.note = note;
+  return EventJson(event, time);
 }
 
 }  // namespace longhaul::engines::kubernetes

@@ -87,6 +87,9 @@ Json DeleteOptions(std::string_view uid, std::optional<int64_t> grace_seconds) {
 Resource Pods() { return {"", "v1", "pods", true}; }
 Resource Nodes() { return {"", "v1", "nodes", false}; }
 Resource Leases() { return {"coordination.k8s.io", "v1", "leases", true}; }
+Resource VolumeClaims() { return {"", "v1", "persistentvolumeclaims", true}; }
+Resource Volumes() { return {"", "v1", "persistentvolumes", false}; }
+Resource StorageClasses() { return {"storage.k8s.io", "v1", "storageclasses", false}; }
 
 std::string Call::Text() const {
   std::string text = verb + " " + resource.plural;

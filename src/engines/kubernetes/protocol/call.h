@@ -26,6 +26,9 @@ struct Resource {
 Resource Pods();
 Resource Nodes();
 Resource Leases();
+Resource VolumeClaims();
+Resource Volumes();
+Resource StorageClasses();
 
 // One object. The namespace is empty for a resource without namespaces.
 struct ObjectName {

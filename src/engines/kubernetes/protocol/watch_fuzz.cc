@@ -11,6 +11,7 @@
 #include "engines/kubernetes/protocol/objects/node.h"
 #include "engines/kubernetes/protocol/objects/pod.h"
 #include "engines/kubernetes/protocol/objects/pod_group.h"
+#include "engines/kubernetes/protocol/objects/volume.h"
 #include "engines/kubernetes/protocol/watch_lines.h"
 #include "engines/kubernetes/protocol/watch_state.h"
 
@@ -35,6 +36,9 @@ class Mirror final : public WatchSink {
       (void)ReadNode(parser_, change.object);
       (void)ReadLease(parser_, change.object);
       (void)ReadPodGroup(parser_, change.object);
+      (void)ReadVolumeClaim(parser_, change.object);
+      (void)ReadVolume(parser_, change.object);
+      (void)ReadStorageClass(parser_, change.object);
     }
   }
   void OnSynced() override {}
@@ -91,5 +95,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)ReadApiStatus(parser, whole.view());
   (void)ReadLease(parser, whole.view());
   (void)ReadPodGroup(parser, whole.view());
+  (void)ReadVolumeClaim(parser, whole.view());
+  (void)ReadVolume(parser, whole.view());
+  (void)ReadStorageClass(parser, whole.view());
   return 0;
 }

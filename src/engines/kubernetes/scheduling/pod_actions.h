@@ -1,6 +1,7 @@
 // What the scheduler of pods asks of the API server.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 
@@ -39,6 +40,18 @@ struct ReportWait {
   PodName pod;
   std::string message;
 };
-using PodAction = std::variant<BindPod, RemovePod, ReadPodAgain, ReportWait>;
+// Write an event of the pod, which is less important than everything else: it may be dropped.
+// PodScheduler::OnEventLost is the answer when it was dropped or refused.
+struct RecordPodEvent {
+  enum class Reason : uint8_t { kScheduled, kFailedScheduling, kPreempted };
+  PodName pod;
+  Reason reason = Reason::kScheduled;
+  std::string note;
+  // What the event's name is made of: equal ones are one event.
+  std::string identity;
+  int32_t count = 1;  // from 2 on the event exists, and continues as a series
+  std::string unit;   // whose series it is; empty: of none
+};
+using PodAction = std::variant<BindPod, RemovePod, ReadPodAgain, ReportWait, RecordPodEvent>;
 
 }  // namespace longhaul::engines::kubernetes

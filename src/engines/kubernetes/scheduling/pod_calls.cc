@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/text.h"
+#include "engines/kubernetes/protocol/event_call.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -25,6 +26,36 @@ std::string ConditionPatch(const ReportWait& report, std::string_view time) {
       .dump();
 }
 
+// As the stock scheduler names them, for people and programs that look for its events.
+Result<Call> EventCall(const RecordPodEvent& record, std::string_view time) {
+  using Reason = RecordPodEvent::Reason;
+  EventFields event;
+  event.name = EventName(record.pod.name, record.pod.uid + "/" + record.identity);
+  if (record.count > 1) {
+    return ContinueEventCall({record.pod.namespace_name, event.name}, record.count, time);
+  }
+  event.regarding = {"v1", "Pod", record.pod.namespace_name, record.pod.name, record.pod.uid};
+  event.warning = record.reason == Reason::kFailedScheduling;
+  event.controller = "longhaul.dev/scheduler";
+  event.instance = "longhaul-scheduler";
+  event.note = record.note;
+  switch (record.reason) {
+    case Reason::kScheduled:
+      event.reason = "Scheduled";
+      event.action = "Binding";
+      break;
+    case Reason::kFailedScheduling:
+      event.reason = "FailedScheduling";
+      event.action = "Scheduling";
+      break;
+    case Reason::kPreempted:
+      event.reason = "Preempted";
+      event.action = "Preempting";
+      break;
+  }
+  return CreateEventCall(EventJson(event, time));
+}
+
 }  // namespace
 
 Result<Call> CallFor(const PodAction& action, std::string_view time) {
@@ -40,6 +71,7 @@ Result<Call> CallFor(const PodAction& action, std::string_view time) {
   if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
     return GetCall(Pods(), object(read->pod));
   }
+  if (const auto* event = std::get_if<RecordPodEvent>(&action)) return EventCall(*event, time);
   const auto& report = std::get<ReportWait>(action);
   return PatchCall(Pods(), object(report.pod), "status", PatchKind::kStrategicMerge,
                    ConditionPatch(report, time));

@@ -35,6 +35,7 @@ struct PodRecord {
   // As observed.
   std::string node;  // that it is bound to; never changes once it is known
   bool gated = false;
+  std::string volume_wait;  // what its volumes wait for; empty: nothing
   bool deleting = false;
   bool finished = false;
   bool started = false;  // it has run
@@ -69,6 +70,7 @@ struct PodUnit {
     int32_t group = 0;
     int32_t rank = 0;
     bool placed = false;  // not: the job has lost this task and looks for a node
+    bool is_new = false;  // it has got its node, and no event reports it yet
   };
   struct Group {
     Amounts needs;
@@ -99,6 +101,7 @@ struct PodUnit {
   std::optional<Instant> retry_at;
   std::optional<Instant> rollback_at;  // an incomplete start is undone then
   int failures = 0;                    // starts in a row that were undone
+  bool preemption_reported = false;    // an event reports why its pods are removed
   std::string refusal;
 };
 

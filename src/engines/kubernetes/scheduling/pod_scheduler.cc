@@ -35,15 +35,20 @@ std::string RefusalOf(const Pod& pod, const NodeRules& rules) {
     return "it has spec.resourceClaims (dynamic resource allocation), which Longhaul does not "
            "support";
   }
-  if (!pod.volume_claims.empty()) {
-    return "it has the volume claim '" + pod.volume_claims[0] +
-           "', and Longhaul does not support spec.volumes[].persistentVolumeClaim";
-  }
   if (!pod.host_ports.empty()) {
     return "it has spec.containers[].ports[].hostPort, which Longhaul does not support";
   }
   const Status understood = CheckRules(rules);
   return understood.ok() ? std::string() : understood.message();
+}
+
+scheduler::Policy PolicyOf(const PodSchedulerSettings& settings) {
+  scheduler::Policy policy;
+  policy.moves = false;
+  policy.growing_cluster = true;
+  policy.repair_patience = settings.lost_patience;
+  policy.bind_deadline = std::chrono::minutes(30);
+  return policy;
 }
 
 std::string GroupKey(PodGroupApi api, const std::string& key) {
@@ -60,6 +65,14 @@ std::string GroupKeyOf(const Pod& pod) {
   return GroupKey(PodGroupApi::kPlugins, pod.meta.namespace_name + "/" + label->second);
 }
 
+// How the pod uses its claims.
+PodVolumes::Use UseOf(const PodRecord& record) {
+  if (record.finished) return PodVolumes::Use::kNone;
+  if (record.is_bound()) return PodVolumes::Use::kBound;
+  const bool waits = record.ours && !record.gated && !record.deleting && record.refusal.empty();
+  return waits ? PodVolumes::Use::kWaits : PodVolumes::Use::kNone;
+}
+
 int32_t LeastByAnnotation(const Pod& pod) {
   const auto text = pod.meta.annotations.find(kMinMemberAnnotation);
   if (text == pod.meta.annotations.end()) return 0;
@@ -71,7 +84,10 @@ int32_t LeastByAnnotation(const Pod& pod) {
 }  // namespace
 
 PodScheduler::PodScheduler(PodSchedulerSettings settings)
-    : settings_(std::move(settings)), model_(settings_.cluster), requests_(model_, groups_) {}
+    : settings_(std::move(settings)),
+      model_(settings_.cluster),
+      requests_(model_, groups_),
+      events_(settings_.report_period) {}
 
 PodScheduler::~PodScheduler() = default;
 
@@ -155,6 +171,7 @@ void PodScheduler::Observe(const Pod& pod, bool fresh) {
   record.deleting = record.deleting || pod.meta.being_deleted;
   record.finished = record.finished || pod.finished();
   record.started = record.started || pod.phase == PodPhase::kRunning || pod.finished();
+  if (PodVolumes::HasClaims(pod)) volumes_.SetPod(pod, UseOf(record));
   if (record.ours) {
     MarkDirty(record.unit);
     return;
@@ -171,6 +188,7 @@ void PodScheduler::Forget(const std::string& key) {
   PodRecord* record = pods_.FindKey(key);
   if (record == nullptr) return;
   if (record->ours) LeaveUnit(*record);
+  volumes_.RemovePod(key);
   pods_.Erase(key);
 }
 
@@ -182,6 +200,7 @@ void PodScheduler::LeaveUnit(PodRecord& record) {
   const auto unit = units_.find(record.unit);
   if (unit == units_.end()) return;
   unit->second.pods.erase(record.name.Key());
+  events_.OnPodGone(record.unit, record.name);
   MarkDirty(record.unit);
 }
 
@@ -224,6 +243,7 @@ void PodScheduler::RefuseBind(PodRecord& record) {
   record.planned.clear();
   pods_.SetAccount(record, PodRecord::Account::kNone);
   record.retry_at = now_ + Backoff(record.refused++);
+  volumes_.NoteChanged(record.name.Key());
 }
 
 Duration PodScheduler::Backoff(int failures) const {
@@ -235,7 +255,14 @@ Duration PodScheduler::Backoff(int failures) const {
 void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
   PodRecord* record = pods_.Find(pod);
   if (record == nullptr || !record->remove_at) return;
-  if (accepted) record->deleting = true;
+  if (accepted) {
+    record->deleting = true;
+    PodUnit& unit = units_.at(record->unit);
+    const auto by = waiting_for_.find(unit.job.value());
+    if (by != waiting_for_.end() && !by->second.empty()) {
+      events_.OnPreempted(unit, pod, *by->second.begin());
+    }
+  }
   record->remove_at = now + settings_.remove_period;
   MarkDirty(record->unit);
 }
@@ -243,6 +270,27 @@ void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
 void PodScheduler::Apply(const scheduler::Event& event) {
   scheduler_->Apply(event, now_);
   due_ = true;
+}
+
+// What the volumes of pods demand counts for those that have no node yet.
+void PodScheduler::UpdateVolumes() {
+  for (const std::string& key : volumes_.TakeChanged()) {
+    PodRecord* record = pods_.FindKey(key);
+    if (record == nullptr || !record->ours || !record->refusal.empty()) continue;
+    if (record->is_bound() || record->sent) continue;
+    PodVolumes::Answer answer = volumes_.AnswerFor(key);
+    std::string rules = answer.wait.empty() ? KeyOf(answer.rules) : record->rules;
+    if (answer.wait == record->volume_wait && rules == record->rules) continue;
+    if (rules != record->rules) {
+      model_.ReleaseRules(record->rules);
+      model_.UseRules(rules, answer.rules);
+    }
+    record->volume_wait = std::move(answer.wait);
+    record->rules = std::move(rules);
+    PodUnit& unit = units_.at(record->unit);
+    if (unit.stage == Stage::kWaiting) EndJob(unit, false);
+    MarkDirty(unit.key);
+  }
 }
 
 // The scheduler keeps the shapes of all pods that there ever were, until it is rebuilt. Not again
@@ -285,11 +333,7 @@ void PodScheduler::RebuildCluster() {
     return;
   }
   trouble_.clear();
-  scheduler::Policy policy;
-  policy.moves = false;
-  policy.growing_cluster = true;
-  policy.repair_patience = settings_.lost_patience;
-  policy.bind_deadline = std::chrono::minutes(30);
+  const scheduler::Policy policy = PolicyOf(settings_);
   // Where only nodes were added, requests mean the same as before.
   if (!scheduler_ || !scheduler_->Extend(*topology)) {
     Result<scheduler::Scheduler> next =
@@ -328,6 +372,7 @@ void PodScheduler::ShareNodes() {
 std::vector<PodAction> PodScheduler::Advance(Instant now, size_t most_reports) {
   now_ = std::max(now_, now);
   std::vector<PodAction> actions;
+  UpdateVolumes();
   if (model_.is_behind() || !broken_nodes_.empty() || HasManyShapes()) RebuildCluster();
   while (const std::optional<std::string> unit = wakes_.Take(now_)) MarkDirty(*unit);
   // A decision may free what a unit waits for; a stop may let another one start.
@@ -338,6 +383,7 @@ std::vector<PodAction> PodScheduler::Advance(Instant now, size_t most_reports) {
     if (!Decide(now_) && dirty_.empty()) break;
   }
   Report(now_, most_reports, actions);
+  events_.Take(actions);
   return actions;
 }
 
@@ -347,7 +393,7 @@ std::optional<Instant> PodScheduler::NextDeadline() const {
     if (at && (!next || *at < *next)) next = at;
   };
   // What Advance left over at its last turn.
-  if (due_ || !dirty_.empty() || pods_.has_changed_nodes()) return now_;
+  if (due_ || !dirty_.empty() || pods_.has_changed_nodes() || volumes_.has_changed()) return now_;
   consider(wakes_.Next());
   consider(reports_.Next());
   if (scheduler_) consider(scheduler_->NextDeadline());
@@ -368,7 +414,9 @@ void PodScheduler::Report(Instant now, size_t most, std::vector<PodAction>& acti
       // A bind on its way needs no report, and there may be thousands of them.
       if (!record.planned.empty() && unit.after.empty()) continue;
       std::string message = WhyNotBound(pod);
-      if (message.empty() || message == record.told) continue;
+      if (message.empty()) continue;
+      events_.OnWait(unit, record.name, message, now);
+      if (message == record.told) continue;
       record.told = message;
       actions.emplace_back(ReportWait{record.name, std::move(message)});
       most -= most > 0 ? 1 : 0;
@@ -462,7 +510,7 @@ void PodScheduler::Place(PodUnit& unit, const scheduler::Decision& decision) {
     PodUnit::Member& member = unit.members[static_cast<size_t>(task.rank)];
     CHECK(member.group == task.group) << unit.key << ": rank " << task.rank;
     PodRecord& record = *pods_.FindKey(member.pod);
-    member.placed = true;
+    member.placed = member.is_new = true;
     record.planned = scheduler_->topology().node(task.node).name;
     pods_.SetAccount(record, PodRecord::Account::kTask);
   }

@@ -14,8 +14,9 @@
 //     bound. Its pods are made anew by what owns them.
 //
 // Pure: time is an argument, there is no input or output, and equal calls give equal actions. Left
-// out: pod affinity, topology spread, resource claims and volumes, which are refused by name;
-// priorities of nodes (PreferNoSchedule, preferred affinity) are refused or not considered.
+// out: pod affinity, topology spread, resource claims and volumes that are made at their first pod,
+// which are refused by name; priorities of nodes (PreferNoSchedule, preferred affinity) are refused
+// or not considered.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +36,12 @@
 #include "engines/kubernetes/scheduling/cluster_model.h"
 #include "engines/kubernetes/scheduling/due_times.h"
 #include "engines/kubernetes/scheduling/pod_actions.h"
+#include "engines/kubernetes/scheduling/pod_events.h"
 #include "engines/kubernetes/scheduling/pod_names.h"
 #include "engines/kubernetes/scheduling/pod_record.h"
 #include "engines/kubernetes/scheduling/pod_requests.h"
 #include "engines/kubernetes/scheduling/pod_table.h"
+#include "engines/kubernetes/scheduling/pod_volumes.h"
 #include "scheduler/scheduler.h"
 
 namespace longhaul::engines::kubernetes {
@@ -58,7 +61,8 @@ struct PodSchedulerSettings {
   Duration incomplete_patience = std::chrono::seconds(30);
   // A gang that lost pods keeps the others so long while the new ones find no node.
   Duration lost_patience = std::chrono::minutes(5);
-  // Waiting is reported after the first time, and then not more often than by the second.
+  // Waiting is reported after the first time, and then not more often than by the second. The
+  // events of one reason are repeated after the second time, and then after times that double.
   Duration report_after = std::chrono::seconds(1);
   Duration report_period = std::chrono::minutes(1);
   Duration first_retry = std::chrono::seconds(1);  // after a refusal; then doubled
@@ -86,9 +90,13 @@ class PodScheduler {
   void OnPodGroup(PodGroupApi api, const PodGroup& group);
   void OnPodGroupGone(PodGroupApi api, const std::string& key);
 
+  // Takes claims, volumes and storage classes.
+  PodVolumes& volumes() { return volumes_; }
+
   // --- Replies to actions.
   void OnBind(const PodName& pod, BindResult result, const std::string& why, Instant now);
   void OnRemove(const PodName& pod, bool accepted, Instant now);
+  void OnEventLost(const RecordPodEvent& event) { events_.OnLost(event); }
 
   // Decides, and returns what is to be done; at most so many reports. Call it first when all nodes,
   // pods and groups that exist have been reported, and then after each change and at NextDeadline.
@@ -123,6 +131,7 @@ class PodScheduler {
   void RefuseBind(PodRecord& record);
   Duration Backoff(int failures) const;
   void MarkDirty(const std::string& unit) { dirty_.insert(unit); }
+  void UpdateVolumes();
   bool HasManyShapes();
   void RebuildCluster();
   void ShareNodes();
@@ -173,6 +182,8 @@ class PodScheduler {
   std::map<std::string, std::set<std::string>> waiting_for_;  // job -> units in whose `after` it is
   std::map<std::string, PodGroup> groups_;                    // by group key
   PodRequests requests_;
+  PodEvents events_;
+  PodVolumes volumes_;
 
   std::set<std::string> dirty_;         // units
   std::set<std::string> broken_nodes_;  // whose facts have changed, or that are gone

@@ -75,6 +75,8 @@ Pod AnyPod(Bytes& bytes) {
   if (bytes.Below(3) == 0) pod.node_name = "n" + std::to_string(bytes.Below(6));
   if (bytes.Below(8) == 0) pod.scheduling_gates.emplace_back("gate");
   if (bytes.Below(16) == 0) pod.required_node_terms.emplace();
+  if (bytes.Below(4) == 0) pod.volume_claims = {"c0", "c" + std::to_string(bytes.Below(3))};
+  if (bytes.Below(8) == 0) pod.ephemeral_claims.emplace_back("c1");
   const PodPhase kPhases[] = {PodPhase::kPending, PodPhase::kRunning, PodPhase::kSucceeded,
                               PodPhase::kUnknown};
   pod.phase = kPhases[bytes.Below(4)];
@@ -82,11 +84,53 @@ Pod AnyPod(Bytes& bytes) {
   return pod;
 }
 
+void ObserveStorage(Bytes& bytes, PodVolumes& volumes) {
+  const std::string number = std::to_string(bytes.Below(3));
+  switch (bytes.Below(6)) {
+    case 0: {
+      VolumeClaim claim;
+      claim.meta.namespace_name = "ns";
+      claim.meta.name = "c" + number;
+      claim.meta.being_deleted = bytes.Below(8) == 0;
+      if (bytes.Below(2) == 0) claim.meta.controller = Owner{"v1", "Pod", "p", number};
+      claim.volume = bytes.Below(4) == 0 ? bytes.Text() : "v" + std::to_string(bytes.Below(3));
+      claim.storage_class = bytes.Text();
+      claim.phase = bytes.Below(4) == 0 ? bytes.Text() : "Bound";
+      claim.one_pod = bytes.Below(2) == 0;
+      return volumes.SetClaim(claim);
+    }
+    case 1:
+      return volumes.RemoveClaim("ns/c" + number);
+    case 2: {
+      Volume volume;
+      volume.meta.name = "v" + number;
+      if (bytes.Below(2) == 0) {
+        const char* const kComparisons[] = {"In", "Exists", "Gt", ""};
+        NodeRequirement requirement{bytes.Text(), kComparisons[bytes.Below(4)], {bytes.Text()}};
+        volume.node_terms.emplace().emplace_back().match_labels.push_back(requirement);
+      }
+      return volumes.SetVolume(volume);
+    }
+    case 3:
+      return volumes.RemoveVolume("v" + number);
+    case 4: {
+      StorageClass storage;
+      storage.meta.name = bytes.Text();
+      storage.waits_for_consumer = bytes.Below(2) == 0;
+      return volumes.SetClass(storage);
+    }
+    default:
+      return volumes.RemoveClass(bytes.Text());
+  }
+}
+
 void Answer(Bytes& bytes, const PodAction& action, Instant now, PodScheduler& scheduler) {
   if (const auto* bind = std::get_if<BindPod>(&action)) {
     const uint8_t luck = bytes.Below(4);
     if (luck == 3) return;  // it never comes
     scheduler.OnBind(bind->pod, static_cast<BindResult>(luck), "why", now);
+  } else if (const auto* event = std::get_if<RecordPodEvent>(&action)) {
+    if (bytes.Below(4) == 0) scheduler.OnEventLost(*event);
   } else if (const auto* remove = std::get_if<RemovePod>(&action)) {
     scheduler.OnRemove(remove->pod, bytes.Below(2) == 0, now);
     if (bytes.Below(2) == 0) scheduler.OnPodGone(remove->pod);
@@ -94,7 +138,10 @@ void Answer(Bytes& bytes, const PodAction& action, Instant now, PodScheduler& sc
 }
 
 void Observe(Bytes& bytes, PodScheduler& scheduler) {
-  switch (bytes.Below(8)) {
+  switch (bytes.Below(10)) {
+    case 8:
+    case 9:
+      return ObserveStorage(bytes, scheduler.volumes());
     case 0:
       return scheduler.OnNode(AnyNode(bytes));
     case 1:

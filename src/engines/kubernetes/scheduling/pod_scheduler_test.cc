@@ -57,10 +57,41 @@ class PodSchedulerTest : public testing::Test {
             .status,
         200);
   }
+  static Json WithClaim(const std::string& claim) {
+    return {{"volumes",
+             Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", claim}}}}})}};
+  }
+  // Without a zone it can be used everywhere.
+  void AddVolume(const std::string& name, const std::string& zone) {
+    Json volume = {{"metadata", {{"name", name}}}, {"spec", Json::object()}};
+    if (!zone.empty()) {
+      const Json term = {
+          {"matchExpressions",
+           Json::array({{{"key", "zone"}, {"operator", "In"}, {"values", Json::array({zone})}}})}};
+      volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array({term});
+    }
+    ASSERT_EQ(cluster_.Do("POST", "/api/v1/persistentvolumes", volume).status, 201);
+  }
+  void AddClaim(const std::string& name, const std::string& volume, const std::string& phase,
+                const std::string& mode = "ReadWriteMany") {
+    const Json claim = {{"metadata", {{"name", name}}},
+                        {"spec", {{"accessModes", Json::array({mode})}, {"volumeName", volume}}},
+                        {"status", {{"phase", phase}}}};
+    ASSERT_EQ(cluster_.Do("POST", kClaims, claim).status, 201);
+  }
+  void BindClaim(const std::string& name, const std::string& volume) {
+    const std::string path = std::string(kClaims) + "/" + name;
+    const std::string type = "application/merge-patch+json";
+    ASSERT_EQ(cluster_.Do("PATCH", path, {{"spec", {{"volumeName", volume}}}}, type).status, 200);
+    ASSERT_EQ(
+        cluster_.Do("PATCH", path + "/status", {{"status", {{"phase", "Bound"}}}}, type).status,
+        200);
+  }
   static Json InGroup(const std::string& name) { return {{"scheduling.x-k8s.io/pod-group", name}}; }
   std::string NodeOf(const std::string& pod) const { return cluster_.NodeOf(pod); }
   std::string Message(const std::string& pod) const { return cluster_.MessageOf(pod); }
 
+  static constexpr const char* kClaims = "/api/v1/namespaces/ns/persistentvolumeclaims";
   SimulatedCluster cluster_;
 };
 
@@ -130,7 +161,7 @@ TEST_F(PodSchedulerTest, WhatIsNotUnderstoodIsRefusedByName) {
       {"volume",
        {{"volumes",
          Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}})}},
-       "persistentVolumeClaim"},
+       "claim 'data' does not exist"},
       {"operator",
        {{"affinity",
          {{"nodeAffinity",
@@ -169,6 +200,65 @@ TEST_F(PodSchedulerTest, AHigherPriorityEvictsWhatItNeedsAndNotWithoutTheRight) 
   EXPECT_THAT(cluster_.log(), HasSubstr("create pods/eviction low-0"));
   EXPECT_THAT(cluster_.log(), Not(HasSubstr("delete pods low-")));
   EXPECT_EQ(cluster_.Rejected(), 0) << "it was bound before the others had left";
+  const std::vector<Json> events = cluster_.EventsOf("Preempted");
+  ASSERT_EQ(events.size(), 1u) << "one for the gang";
+  EXPECT_THAT(events[0]["regarding"]["name"], testing::AnyOf("low-0", "low-1"));
+  EXPECT_EQ(events[0]["note"], "Preempted by pod ns/high, with the other pods of PodGroup ns/low");
+}
+
+TEST_F(PodSchedulerTest, APodAndAGangHaveOneEventOfTheirStart) {
+  for (const char* node : {"n0", "n1", "n2"}) cluster_.AddNode(node, "a", 8);
+  cluster_.AddGang({.name = "g", .size = 4, .devices = 4, .runs = std::chrono::hours(10)});
+  AddPod("single", 8);
+  Pass(seconds(10));
+  const std::vector<Json> events = cluster_.EventsOf("Scheduled");
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["regarding"]["name"], "g-0");
+  EXPECT_EQ(events[0]["note"], "Successfully assigned ns/g-0 to " + NodeOf("g-0") +
+                                   ", with 3 more pods of PodGroup ns/g on 2 nodes");
+  EXPECT_EQ(events[1]["regarding"]["uid"],
+            cluster_.api().Find("pods", {"ns", "single"})->at("metadata")["uid"]);
+  EXPECT_EQ(events[1]["note"], "Successfully assigned ns/single to " + NodeOf("single"));
+  EXPECT_EQ(events[1]["type"], "Normal");
+  // A new scheduler finds them bound, and writes nothing.
+  for (const Json& event : events) {
+    cluster_.api().Remove("events", {"ns", event["metadata"]["name"].get<std::string>()});
+  }
+  cluster_.ReplaceScheduler();
+  Pass(minutes(10));
+  EXPECT_EQ(cluster_.EventsOf("Scheduled").size(), 0u);
+}
+
+TEST_F(PodSchedulerTest, AWaitingGangHasOneEventThatIsContinued) {
+  for (const char* node : {"n0", "n1"}) cluster_.AddNode(node, "a", 8);
+  AddPod("one", 6);
+  AddPod("two", 6);
+  Pass(seconds(10));
+  cluster_.AddGang({.name = "g", .size = 2, .devices = 8, .runs = std::chrono::hours(10)});
+  // After 1 s, and 1, 2, 4 and 8 minutes later.
+  Pass(minutes(10));
+  EXPECT_THAT(Message("g-0"), HasSubstr("4 GPUs are free"));
+  // The reason is the same, with another number in it.
+  Delete("two");
+  Pass(minutes(10));
+  EXPECT_THAT(Message("g-0"), HasSubstr("10 GPUs are free"));
+  const std::vector<Json> events = cluster_.EventsOf("FailedScheduling");
+  ASSERT_EQ(events.size(), 1u) << events[1]["note"];
+  EXPECT_EQ(events[0]["regarding"]["name"], "g-0");
+  EXPECT_EQ(events[0]["type"], "Warning");
+  EXPECT_EQ(events[0]["series"]["count"], 5);
+}
+
+TEST_F(PodSchedulerTest, AnEventThatHasExpiredIsMadeAnew) {
+  cluster_.AddNode("n0", "a", 8);
+  AddPod("large", 9);
+  Pass(seconds(10));
+  ASSERT_EQ(cluster_.EventsOf("FailedScheduling").size(), 1u);
+  const std::string name = cluster_.EventsOf("FailedScheduling")[0]["metadata"]["name"];
+  cluster_.api().Remove("events", {"ns", name});
+  Pass(minutes(5));
+  ASSERT_EQ(cluster_.EventsOf("FailedScheduling").size(), 1u);
+  EXPECT_NE(cluster_.EventsOf("FailedScheduling")[0]["metadata"]["name"], name);
 }
 
 TEST_F(PodSchedulerTest, PodsOfOthersKeepTheirDevicesAndTheirPlace) {
@@ -180,6 +270,93 @@ TEST_F(PodSchedulerTest, PodsOfOthersKeepTheirDevicesAndTheirPlace) {
   EXPECT_EQ(NodeOf("small"), "n0");
   EXPECT_EQ(NodeOf("large"), "");
   EXPECT_EQ(cluster_.Removed(), 0) << "evicting the small one would not make room";
+}
+
+TEST_F(PodSchedulerTest, AVolumeRestrictsTheNodesOfItsPod) {
+  for (const char* node : {"n0", "n1"}) cluster_.AddNode(node, "a", 8);
+  PatchNode("n1", {{"metadata", {{"labels", {{"zone", "b"}}}}}});
+  AddPod("plain", 1);
+  AddPod("reads", 1, WithClaim("data"));
+  Pass(seconds(10));
+  EXPECT_EQ(Message("reads"), "It waits: claim 'data' does not exist.");
+  AddClaim("data", "", "Pending");
+  Pass(minutes(2));
+  EXPECT_EQ(Message("reads"), "It waits: claim 'data' is not bound yet.");
+  AddVolume("pv", "b");
+  BindClaim("data", "pv");
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("reads"), "n1");
+  // No node has the place of this one.
+  AddVolume("pv-c", "c");
+  AddClaim("far", "pv-c", "Bound");
+  AddPod("far", 1, WithClaim("far"));
+  Pass(minutes(2));
+  EXPECT_EQ(NodeOf("far"), "");
+  EXPECT_THAT(Message("far"), HasSubstr("no node has the labels"));
+  PatchNode("n0", {{"metadata", {{"labels", {{"zone", "c"}}}}}});
+  Pass(minutes(2));
+  EXPECT_EQ(NodeOf("far"), "n0");
+  // They are known where they are after a restart, whatever has become of their claims.
+  cluster_.Do("DELETE", "/api/v1/namespaces/ns/persistentvolumeclaims/far", Json::object());
+  cluster_.ReplaceScheduler();
+  AddPod("high", 8, {{"priority", 100}, {"nodeSelector", {{"zone", "c"}}}});
+  Pass(minutes(1));
+  EXPECT_THAT(cluster_.log(), HasSubstr("create pods/eviction far"));
+}
+
+TEST_F(PodSchedulerTest, AGangWaitsForTheVolumeOfOneOfItsPods) {
+  for (const char* node : {"n0", "n1"}) cluster_.AddNode(node, "a", 8);
+  AddGroup("g", 2);
+  AddPod("g-0", 1, {}, InGroup("g"));
+  AddPod("g-1", 1, WithClaim("data"), InGroup("g"));
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("g-0") + NodeOf("g-1"), "");
+  EXPECT_EQ(Message("g-0"), "It waits for pod g-1 of its group: claim 'data' does not exist.");
+  EXPECT_EQ(Message("g-1"), "It waits: claim 'data' does not exist.");
+  AddVolume("pv", "");
+  AddClaim("data", "pv", "Bound");
+  Pass(seconds(10));
+  EXPECT_NE(NodeOf("g-0"), "");
+  EXPECT_NE(NodeOf("g-1"), "");
+}
+
+TEST_F(PodSchedulerTest, AClaimOfOnePodIsUsedByOneAtATime) {
+  cluster_.AddNode("n0", "a", 8);
+  AddVolume("pv", "");
+  AddClaim("data", "pv", "Bound", "ReadWriteOncePod");
+  AddPod("one", 1, WithClaim("data"));
+  AddPod("two", 1, WithClaim("data"));
+  Pass(seconds(10));
+  const std::string waits = NodeOf("two").empty() ? "two" : "one";
+  const std::string runs = waits == "two" ? "one" : "two";
+  EXPECT_EQ(NodeOf(runs), "n0");
+  EXPECT_EQ(NodeOf(waits), "");
+  EXPECT_EQ(Message(waits),
+            "It waits: claim 'data' (ReadWriteOncePod) is in use by pod ns/" + runs + ".");
+  Delete(runs);
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf(waits), "n0");
+}
+
+TEST_F(PodSchedulerTest, AWaitingPodFollowsItsVolume) {
+  for (const char* node : {"n0", "n1"}) cluster_.AddNode(node, "a", 8);
+  PatchNode("n0", {{"metadata", {{"labels", {{"zone", "a"}}}}}});
+  PatchNode("n1", {{"metadata", {{"labels", {{"zone", "b"}}}}}});
+  AddVolume("pv-a", "a");
+  AddVolume("pv-b", "b");
+  AddClaim("a", "pv-a", "Bound");
+  AddClaim("b", "pv-b", "Bound");
+  AddPod("in-a", 8, WithClaim("a"));
+  AddPod("in-b", 4, WithClaim("b"));
+  Pass(seconds(10));
+  ASSERT_EQ(NodeOf("in-a"), "n0");
+  // It waits for n0; then its claim is made anew, with rules that are known already.
+  AddPod("follows", 4, WithClaim("a"));
+  Pass(minutes(2));
+  ASSERT_EQ(NodeOf("follows"), "");
+  BindClaim("a", "pv-b");
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("follows"), "n1");
 }
 
 TEST_F(PodSchedulerTest, SelectorsTaintsAndCordonsAreKept) {
@@ -347,16 +524,46 @@ TEST_F(PodSchedulerTest, AGangThatLostAPodIsRemovedWhenNoNodeIsFoundInTime) {
   EXPECT_EQ(cluster_.Removed(), 1);
 }
 
+Node ReadyNode(const std::string& name) {
+  Node node;
+  node.meta.name = name;
+  node.capacity = {{"pods", Quantity::FromUnits(9)}, {"nvidia.com/gpu", Quantity::FromUnits(8)}};
+  node.allocatable = node.capacity;
+  node.conditions.push_back({"Ready", "True", ""});
+  return node;
+}
+
+TEST(PodScheduler, AClaimThatIsGoneWhenABindWasRefusedIsWaitedFor) {
+  PodScheduler scheduler({});
+  scheduler.OnNode(ReadyNode("n0"));
+  Volume volume;
+  volume.meta.name = "pv";
+  scheduler.volumes().SetVolume(volume);
+  VolumeClaim claim;
+  claim.meta.namespace_name = "ns";
+  claim.meta.name = "data";
+  claim.volume = "pv";
+  claim.phase = "Bound";
+  scheduler.volumes().SetClaim(claim);
+  Pod pod;
+  pod.meta.namespace_name = "ns";
+  pod.meta.name = pod.meta.uid = "p";
+  pod.scheduler_name = "longhaul";
+  pod.volume_claims = {"data"};
+  scheduler.OnPod(pod);
+  Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  ASSERT_EQ(scheduler.Advance(now, 0).size(), 1u);
+  scheduler.volumes().RemoveClaim("ns/data");
+  EXPECT_TRUE(scheduler.Advance(now += seconds(1), 0).empty());
+  scheduler.OnBind({"ns", "p", "p"}, BindResult::kRefused, "why", now);
+  EXPECT_TRUE(scheduler.Advance(now += minutes(1), 0).empty());
+  EXPECT_EQ(scheduler.WhyNotBound("ns/p"), "It waits: claim 'data' does not exist.");
+  EXPECT_TRUE(scheduler.CheckInvariants().ok());
+}
+
 TEST(PodScheduler, FollowsAPodThatSomebodyElseBoundElsewhere) {
   PodScheduler scheduler({});
-  for (const char* name : {"n0", "n1"}) {
-    Node node;
-    node.meta.name = name;
-    node.capacity = {{"pods", Quantity::FromUnits(9)}, {"nvidia.com/gpu", Quantity::FromUnits(8)}};
-    node.allocatable = node.capacity;
-    node.conditions.push_back({"Ready", "True", ""});
-    scheduler.OnNode(node);
-  }
+  for (const char* name : {"n0", "n1"}) scheduler.OnNode(ReadyNode(name));
   Pod pod;
   pod.meta.namespace_name = "ns";
   pod.scheduler_name = "longhaul";
@@ -385,9 +592,12 @@ TEST_F(PodSchedulerTest, WaitingIsReportedOnceWhileItsReasonStays) {
   Pass(seconds(10));
   const std::string waits = NodeOf("next").empty() ? "next" : "large";
   EXPECT_THAT(Message(waits), HasSubstr("It waits: "));
-  const uint64_t version = cluster_.api().version();
+  const auto version = [&] {
+    return cluster_.api().Find("pods", {"ns", waits})->at("metadata")["resourceVersion"];
+  };
+  const Json before = version();
   Pass(minutes(20));
-  EXPECT_EQ(cluster_.api().version(), version);
+  EXPECT_EQ(version(), before);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ PodScheduler::Lists PodScheduler::ListsOf(const PodUnit& unit, Instant now) {
       if (model_.HasNode(record.node)) lists.bound.push_back(&record);
     } else if (!record.planned.empty()) {
       if (model_.HasNode(record.planned)) lists.planned.push_back(&record);
-    } else if (record.gated || !record.refusal.empty() ||
+    } else if (record.gated || !record.refusal.empty() || !record.volume_wait.empty() ||
                (record.retry_at && *record.retry_at > now)) {
       ++lists.held_back;
     } else {
@@ -371,6 +371,7 @@ void PodScheduler::SyncPlaced(PodUnit& unit, const Lists& lists, Instant now,
     unit.confirmed = true;
     unit.failures = 0;
     Apply(scheduler::TasksRunning{unit.job, unit.transaction, {}});
+    events_.OnBound(unit, pods_);
   }
 }
 
@@ -412,6 +413,7 @@ void PodScheduler::BeginLeaving(PodUnit& unit, bool evict, Instant now) {
   unit.after.clear();
   unit.members.clear();
   unit.stage = Stage::kLeaving;
+  unit.preemption_reported = false;
   unit.confirmed = false;
   unit.complete = false;
   unit.rollback_at.reset();

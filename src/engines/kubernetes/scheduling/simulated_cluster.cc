@@ -9,6 +9,7 @@
 #include "engines/kubernetes/protocol/objects/node.h"
 #include "engines/kubernetes/protocol/objects/pod.h"
 #include "engines/kubernetes/protocol/objects/pod_group.h"
+#include "engines/kubernetes/protocol/objects/volume.h"
 #include "engines/kubernetes/scheduling/pod_calls.h"
 
 namespace longhaul::engines::kubernetes {
@@ -22,11 +23,14 @@ constexpr Duration kTend = milliseconds(500);
 // Pods of a node that is gone are collected after this time.
 constexpr Duration kCollect = seconds(40);
 
-enum class Kind : uint8_t { kNodes, kPods, kGroups };
+enum class Kind : uint8_t { kNodes, kPods, kGroups, kClaims, kVolumes, kClasses };
 
 Resource ResourceOf(Kind kind) {
   if (kind == Kind::kNodes) return Nodes();
   if (kind == Kind::kPods) return Pods();
+  if (kind == Kind::kClaims) return VolumeClaims();
+  if (kind == Kind::kVolumes) return Volumes();
+  if (kind == Kind::kClasses) return StorageClasses();
   return {"scheduling.x-k8s.io", "v1alpha1", "podgroups", true};
 }
 
@@ -75,7 +79,24 @@ struct SimulatedCluster::View : WatchSink {
       case Kind::kGroups:
         if (gone) return scheduler.OnPodGroupGone(PodGroupApi::kPlugins, change.meta.Key());
         return scheduler.OnPodGroup(PodGroupApi::kPlugins, *ReadPodGroup(parser, change.object));
+      case Kind::kClaims:
+      case Kind::kVolumes:
+      case Kind::kClasses:
+        return OnStorage(scheduler.volumes(), change);
     }
+  }
+  void OnStorage(PodVolumes& volumes, const Change& change) {
+    const bool gone = change.kind == ChangeKind::kDeleted;
+    if (kind == Kind::kClaims) {
+      if (gone) return volumes.RemoveClaim(change.meta.Key());
+      return volumes.SetClaim(*ReadVolumeClaim(parser, change.object));
+    }
+    if (kind == Kind::kVolumes) {
+      if (gone) return volumes.RemoveVolume(change.meta.name);
+      return volumes.SetVolume(*ReadVolume(parser, change.object));
+    }
+    if (gone) return volumes.RemoveClass(change.meta.name);
+    volumes.SetClass(*ReadStorageClass(parser, change.object));
   }
   void OnSynced() override { synced = true; }
   void OnTrouble(const Status&) override {}
@@ -189,7 +210,8 @@ void SimulatedCluster::ReplaceScheduler() {
   scheduler_ = std::make_unique<PodScheduler>(settings_);
   advance_at_.reset();
   Log("leader " + std::to_string(leader_));
-  for (const Kind kind : {Kind::kNodes, Kind::kPods, Kind::kGroups}) {
+  for (const Kind kind :
+       {Kind::kNodes, Kind::kPods, Kind::kGroups, Kind::kClaims, Kind::kVolumes, Kind::kClasses}) {
     views_.push_back(std::make_unique<View>(*this, kind, rng_.Next()));
     After(Delay(), [this, view = views_.back().get(), leader = leader_] {
       if (leader == leader_) Pump(*view);
@@ -308,7 +330,8 @@ void SimulatedCluster::Execute(const PodAction& action, uint64_t leader) {
     response = api_.Handle(request);
     const auto* remove = std::get_if<RemovePod>(&action);
     if (remove != nullptr && response.status < 300) ++removed_;
-    if (!std::holds_alternative<ReportWait>(action)) {
+    if (!std::holds_alternative<ReportWait>(action) &&
+        !std::holds_alternative<RecordPodEvent>(action)) {
       Log(call->Text() +
           (std::holds_alternative<BindPod>(action) ? " to " + std::get<BindPod>(action).node
                                                    : std::string()) +
@@ -346,6 +369,9 @@ void SimulatedCluster::Reply(const PodAction& action, const ApiResponse& respons
     } else if (verdict.outcome == Outcome::kNotFound) {
       scheduler_->OnPodGone(read->pod);
     }
+  } else if (const auto* event = std::get_if<RecordPodEvent>(&action)) {
+    if (verdict.outcome != Outcome::kDone) scheduler_->OnEventLost(*event);
+    return;
   }
   Advance();
 }
@@ -522,6 +548,15 @@ int SimulatedCluster::Bound(const std::string& gang) const {
 std::string SimulatedCluster::NodeOf(const std::string& pod) const {
   const Json* found = Pod(pod);
   return found == nullptr ? "" : TextOf(*found, "/spec/nodeName");
+}
+
+std::vector<Json> SimulatedCluster::EventsOf(const std::string& reason) const {
+  std::vector<Json> events;
+  for (const ObjectName& name : api_.Names("events")) {
+    const Json* event = api_.Find("events", name);
+    if (event->value("reason", "") == reason) events.push_back(*event);
+  }
+  return events;
 }
 
 std::string SimulatedCluster::PhaseOf(const std::string& pod) const {

@@ -62,6 +62,8 @@ class SimulatedCluster {
   std::string NodeOf(const std::string& pod) const;
   std::string MessageOf(const std::string& pod) const;  // of its condition PodScheduled
   std::string PhaseOf(const std::string& pod) const;
+  // In the order of their names.
+  std::vector<Json> EventsOf(const std::string& reason) const;
   int Rejected() const { return rejected_; }  // by kubelets
   int Removed() const { return removed_; }    // bound pods, by the scheduler
   PodScheduler& scheduler() { return *scheduler_; }

@@ -8,6 +8,7 @@ std::string WaitMessage(const PodRecord& pod, const PodUnit& unit, const PodTabl
                         const PodRequests& requests, const scheduler::Scheduler* scheduler) {
   if (!pod.refusal.empty()) return "Longhaul cannot schedule the pod: " + pod.refusal + ".";
   if (pod.gated) return "The pod has scheduling gates.";
+  if (!pod.volume_wait.empty()) return "It waits: " + pod.volume_wait + ".";
   if (!unit.refusal.empty()) return "Longhaul cannot place it: " + unit.refusal + ".";
   if (scheduler == nullptr) return "The cluster has no nodes.";
   switch (unit.stage) {
@@ -29,11 +30,17 @@ std::string WaitMessage(const PodRecord& pod, const PodUnit& unit, const PodTabl
            ".";
   }
   size_t present = 0;
+  const PodRecord* held = nullptr;
   for (const std::string& key : unit.pods) {
     const PodRecord& record = *pods.FindKey(key);
-    present += !record.gated && !record.deleting && record.refusal.empty() ? 1 : 0;
+    const bool waits = !record.volume_wait.empty();
+    if (waits && held == nullptr) held = &record;
+    present += !record.gated && !record.deleting && record.refusal.empty() && !waits ? 1 : 0;
   }
   const auto least = static_cast<size_t>(requests.LeastOf(unit));
+  if (present < least && held != nullptr) {
+    return "It waits for pod " + held->name.name + " of its group: " + held->volume_wait + ".";
+  }
   if (present < least) {
     return "Its group has " + std::to_string(present) + " of the " + std::to_string(least) +
            " pods that start together.";

@@ -8,6 +8,7 @@
 #include "engines/kubernetes/protocol/objects/node.h"
 #include "engines/kubernetes/protocol/objects/pod.h"
 #include "engines/kubernetes/protocol/objects/pod_group.h"
+#include "engines/kubernetes/protocol/objects/volume.h"
 #include "engines/kubernetes/scheduling/pod_calls.h"
 #include "io/clock.h"
 
@@ -85,6 +86,9 @@ PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
       scheduler_(std::move(settings)),
       leads_(std::move(leads)),
       log_(std::move(log)),
+      events_(
+          loop, client, [this](const RecordPodEvent& event) { scheduler_.OnEventLost(event); },
+          log_),
       nodes_(std::make_unique<NodeView>(*this)),
       pods_(std::make_unique<PodView>(*this)) {
   const auto watch = [&](const Resource& resource, const std::string& selector, auto& view) {
@@ -98,6 +102,7 @@ PodSchedulerService::PodSchedulerService(io::EventLoop& loop, Client& client,
   watch(Nodes(), "", *nodes_);
   // Finished pods use nothing.
   watch(Pods(), "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed", *pods_);
+  WatchStorage();
   WatchGroups(PodGroupApi::kPlugins, {"scheduling.x-k8s.io", "v1alpha1", "podgroups", true});
   WatchGroups(PodGroupApi::kKubernetes, {"scheduling.k8s.io", "v1beta1", "podgroups", true});
 }
@@ -119,17 +124,56 @@ void PodSchedulerService::WatchGroups(PodGroupApi api, const Resource& resource)
     }
     Changed();
   };
-  const auto trouble = [this](const Status& status) { OnTrouble("PodGroups", status); };
-  groups_.push_back(std::make_unique<OptionalWatch>(
+  WatchOptional(resource, "PodGroups", changed);
+}
+
+// An account of an earlier release may not read these: pods without claims do not need them.
+void PodSchedulerService::WatchStorage() {
+  PodVolumes& volumes = scheduler_.volumes();
+  const auto watch = [this](const Resource& resource, const std::string& what, auto read, auto set,
+                            auto remove) {
+    OptionalWatch& view = WatchOptional(resource, what, [=, this](const Change& change) {
+      if (change.kind == ChangeKind::kDeleted) {
+        remove(change.meta);
+      } else {
+        auto object = read(parser_, change.object);
+        if (!object.ok()) return OnTrouble(what, object.status());
+        set(*std::move(object));
+      }
+      Changed();
+    });
+    storage_.push_back(&view);
+  };
+  watch(
+      VolumeClaims(), "PersistentVolumeClaims", ReadVolumeClaim,
+      [&volumes](VolumeClaim claim) { volumes.SetClaim(std::move(claim)); },
+      [&volumes](const ObjectMeta& meta) { volumes.RemoveClaim(meta.Key()); });
+  watch(
+      Volumes(), "PersistentVolumes", ReadVolume,
+      [&volumes](Volume volume) { volumes.SetVolume(std::move(volume)); },
+      [&volumes](const ObjectMeta& meta) { volumes.RemoveVolume(meta.name); });
+  watch(
+      StorageClasses(), "StorageClasses", ReadStorageClass,
+      [&volumes](StorageClass storage) { volumes.SetClass(std::move(storage)); },
+      [&volumes](const ObjectMeta& meta) { volumes.RemoveClass(meta.name); });
+}
+
+OptionalWatch& PodSchedulerService::WatchOptional(const Resource& resource, const std::string& what,
+                                                  std::function<void(const Change&)> changed) {
+  const auto trouble = [this, what](const Status& status) { OnTrouble(what, status); };
+  optional_.push_back(std::make_unique<OptionalWatch>(
       loop_, client_, resource, "",
-      OptionalWatch::Events{changed, [this] { OnViewSynced(); }, trouble}));
+      OptionalWatch::Events{std::move(changed), [this] { OnViewSynced(); }, trouble}));
+  return *optional_.back();
 }
 
 void PodSchedulerService::OnViewSynced() {
+  scheduler_.volumes().SetReadable(std::all_of(storage_.begin(), storage_.end(),
+                                               [](const auto* watch) { return watch->served(); }));
   if (synced_) return Changed();
-  const bool groups_known = std::all_of(groups_.begin(), groups_.end(),
-                                        [](const auto& watch) { return watch->is_known(); });
-  if (!nodes_->synced || !pods_->synced || !groups_known) return;
+  const bool all_known = std::all_of(optional_.begin(), optional_.end(),
+                                     [](const auto& watch) { return watch->is_known(); });
+  if (!nodes_->synced || !pods_->synced || !all_known) return;
   synced_ = true;
   log_("scheduling pods on " + std::to_string(nodes_->connection->state().objects()) + " nodes; " +
        std::to_string(pods_->connection->state().objects()) + " pods exist");
@@ -187,6 +231,10 @@ void PodSchedulerService::SendActions() {
 
 // Returns false when the queue of its class is full.
 bool PodSchedulerService::Send(const PodAction& action) {
+  if (const auto* event = std::get_if<RecordPodEvent>(&action)) {
+    events_.Write(*event);
+    return true;
+  }
   Result<Call> call = CallFor(action, ApiTime());
   if (!call.ok()) {
     // A name of an object that no object can have: the server would not have it either.
@@ -235,15 +283,17 @@ void PodSchedulerService::OnRead(const ReadPodAgain& read, const Reply& reply) {
 
 bool PodSchedulerService::idle() const {
   return under_way_ == 0 && unsent_.empty() &&
-         std::all_of(groups_.begin(), groups_.end(),
+         std::all_of(optional_.begin(), optional_.end(),
                      [](const auto& watch) { return watch->idle(); });
 }
 
 void PodSchedulerService::Drain() {
   draining_ = true;
-  for (const auto& watch : groups_) watch->Stop();
-  std::erase_if(unsent_,
-                [](const PodAction& action) { return std::holds_alternative<ReportWait>(action); });
+  for (const auto& watch : optional_) watch->Stop();
+  std::erase_if(unsent_, [](const PodAction& action) {
+    return std::holds_alternative<ReportWait>(action) ||
+           std::holds_alternative<RecordPodEvent>(action);
+  });
 }
 
 }  // namespace longhaul::engines::kubernetes

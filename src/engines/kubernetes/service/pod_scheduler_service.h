@@ -1,8 +1,9 @@
 // Connects the scheduler of pods (scheduling/pod_scheduler.h) with an API server.
 //
-// Watches nodes, pods and, where they are served, PodGroups; decides once a turn of the event loop
-// after changes; sends what was decided within the client's limits. While the queue of binds is
-// full nothing is decided. All of it runs on the loop's thread.
+// Watches nodes, pods and, where they are served, PodGroups and storage; decides once a turn of the
+// event loop after changes; sends what was decided within the client's limits. While the queue of
+// binds is full nothing is decided. Events of pods are written beside that (event_writer.h). All of
+// it runs on the loop's thread.
 #pragma once
 
 #include <deque>
@@ -16,6 +17,7 @@
 #include "engines/kubernetes/client/client.h"
 #include "engines/kubernetes/client/watch_connection.h"
 #include "engines/kubernetes/scheduling/pod_scheduler.h"
+#include "engines/kubernetes/service/event_writer.h"
 #include "engines/kubernetes/service/optional_watch.h"
 #include "io/event_loop.h"
 
@@ -41,12 +43,16 @@ class PodSchedulerService {
   // All that exists has been seen, and decisions have begun.
   bool synced() const { return synced_; }
   const PodScheduler& scheduler() const { return scheduler_; }
+  const EventWriter::Counts& events() const { return events_.counts(); }
 
  private:
   class NodeView;
   class PodView;
 
   void WatchGroups(PodGroupApi api, const Resource& resource);
+  void WatchStorage();
+  OptionalWatch& WatchOptional(const Resource& resource, const std::string& what,
+                               std::function<void(const Change&)> changed);
   void OnViewSynced();
   void OnTrouble(const std::string& what, const Status& status);
   // Decides with the loop's next turn.
@@ -64,6 +70,7 @@ class PodSchedulerService {
   PodScheduler scheduler_;
   const std::function<bool()> leads_;
   Log log_;
+  EventWriter events_;
   JsonParser parser_;
   bool draining_ = false;
   bool synced_ = false;
@@ -75,7 +82,8 @@ class PodSchedulerService {
   std::string complaint_;                        // the last one
   std::unique_ptr<NodeView> nodes_;
   std::unique_ptr<PodView> pods_;
-  std::vector<std::unique_ptr<OptionalWatch>> groups_;
+  std::vector<std::unique_ptr<OptionalWatch>> optional_;  // groups and storage
+  std::vector<OptionalWatch*> storage_;                   // of these
 };
 
 }  // namespace longhaul::engines::kubernetes

@@ -4,8 +4,10 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engines/kubernetes/protocol/objects/json_fields.h"
+#include "engines/kubernetes/protocol/objects/node_selector.h"
 #include "engines/kubernetes/protocol/objects/object_meta.h"
 #include "engines/kubernetes/protocol/objects/resource_list.h"
 
@@ -20,6 +22,9 @@ Status ReadStrings(JsonValue value, const JsonPlace& place, std::string_view pre
 // Adds the resources of a list such as {"cpu": "500m", "nvidia.com/gpu": "1"}. The API server
 // writes quantities as strings; whole numbers without quotes are read, too.
 Status ReadResourceList(JsonValue value, const JsonPlace& place, ResourceList* out);
+// Adds the terms of {"nodeSelectorTerms": [...]}.
+Status ReadNodeSelector(JsonValue value, const JsonPlace& place,
+                        std::vector<NodeSelectorTerm>* terms);
 // Stores "2026-01-31T08:00:00Z".
 Status ReadInstant(JsonValue value, const JsonPlace& place, std::optional<Instant>* out);
 

@@ -103,34 +103,6 @@ Status ReadToleration(JsonValue value, const JsonPlace& place, Pod* pod) {
       });
 }
 
-Status ReadRequirements(JsonValue value, const JsonPlace& place,
-                        std::vector<NodeRequirement>* requirements) {
-  return ForEachElement(value, place, [&](JsonValue element, const JsonPlace& element_at) {
-    NodeRequirement& requirement = requirements->emplace_back();
-    return ForEachField(
-        element, element_at,
-        [&requirement](std::string_view key, JsonValue field, const JsonPlace& at) -> Status {
-          if (key == "key") return ReadString(field, at, &requirement.key);
-          if (key == "operator") return ReadString(field, at, &requirement.comparison);
-          if (key != "values") return Status();
-          return ForEachElement(field, at, [&](JsonValue text, const JsonPlace& text_at) {
-            return ReadString(text, text_at, &requirement.values.emplace_back());
-          });
-        });
-  });
-}
-
-Status ReadNodeTerm(JsonValue value, const JsonPlace& place, NodeSelectorTerm* term) {
-  return ForEachField(value, place,
-                      [term](std::string_view key, JsonValue field, const JsonPlace& at) -> Status {
-                        if (key == "matchExpressions")
-                          return ReadRequirements(field, at, &term->match_labels);
-                        if (key == "matchFields")
-                          return ReadRequirements(field, at, &term->match_fields);
-                        return Status();
-                      });
-}
-
 Status ReadNodeAffinity(std::string_view key, JsonValue value, const JsonPlace& place, Pod* pod) {
   ASSIGN_OR_RETURN(const bool null, IsNull(value, place));
   if (null) return Status();
@@ -139,14 +111,7 @@ Status ReadNodeAffinity(std::string_view key, JsonValue value, const JsonPlace& 
     return Status();
   }
   // No terms at all match no node, which differs from an absent field.
-  std::vector<NodeSelectorTerm>& terms = pod->required_node_terms.emplace();
-  return ForEachField(
-      value, place, [&terms](std::string_view name, JsonValue field, const JsonPlace& at) {
-        if (name != "nodeSelectorTerms") return Status();
-        return ForEachElement(field, at, [&terms](JsonValue term, const JsonPlace& term_at) {
-          return ReadNodeTerm(term, term_at, &terms.emplace_back());
-        });
-      });
+  return ReadNodeSelector(value, place, &pod->required_node_terms.emplace());
 }
 
 Status ReadAffinity(std::string_view key, JsonValue value, const JsonPlace& place, Pod* pod) {
@@ -162,9 +127,17 @@ Status ReadAffinity(std::string_view key, JsonValue value, const JsonPlace& plac
                       });
 }
 
-Status ReadVolume(JsonValue value, const JsonPlace& place, Pod* pod) {
-  return ForEachField(
-      value, place, [pod](std::string_view key, JsonValue field, const JsonPlace& at) -> Status {
+Status ReadPodVolume(JsonValue value, const JsonPlace& place, Pod* pod) {
+  std::string volume;
+  bool ephemeral = false;
+  RETURN_IF_ERROR(ForEachField(
+      value, place, [&](std::string_view key, JsonValue field, const JsonPlace& at) -> Status {
+        if (key == "name") return ReadString(field, at, &volume);
+        if (key == "ephemeral") {
+          ASSIGN_OR_RETURN(const bool null, IsNull(field, at));
+          ephemeral = !null;
+          return Status();
+        }
         if (key != "persistentVolumeClaim") return Status();
         return ForEachField(
             field, at, [pod](std::string_view name, JsonValue claim, const JsonPlace& claim_at) {
@@ -172,7 +145,10 @@ Status ReadVolume(JsonValue value, const JsonPlace& place, Pod* pod) {
                          ? ReadString(claim, claim_at, &pod->volume_claims.emplace_back())
                          : Status();
             });
-      });
+      }));
+  // The pod's own name may come later in the text.
+  if (ephemeral) pod->ephemeral_claims.push_back("-" + volume);
+  return Status();
 }
 
 // The lists of the specification. Returns false in `known` for another key.
@@ -186,7 +162,7 @@ Status ReadSpecList(std::string_view key, JsonValue value, const JsonPlace& plac
   }
   if (key == "volumes") {
     return ForEachElement(value, place, [pod](JsonValue element, const JsonPlace& at) {
-      return ReadVolume(element, at, pod);
+      return ReadPodVolume(element, at, pod);
     });
   }
   if (key == "schedulingGates") {
@@ -363,6 +339,7 @@ Result<Pod> ReadPod(JsonParser& parser, PaddedText json) {
                  }));
   RETURN_IF_ERROR(CheckMeta(pod.meta, place));
   if (pod.meta.namespace_name.empty()) return InvalidArgument("pod has no metadata.namespace");
+  for (std::string& claim : pod.ephemeral_claims) claim = pod.meta.name + claim;
   pod.requests = Occupied(containers);
   return pod;
 }

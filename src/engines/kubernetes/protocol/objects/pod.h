@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engines/kubernetes/protocol/objects/node_selector.h"
 #include "engines/kubernetes/protocol/objects/object_meta.h"
 #include "engines/kubernetes/protocol/objects/resource_list.h"
 
@@ -26,18 +27,6 @@ struct Toleration {
   std::string value;
   std::string effect;              // empty: every effect
   std::optional<int64_t> seconds;  // how long a NoExecute taint is tolerated; none: without limit
-};
-
-// One requirement of a node selector term, on a label or (match_fields) on a field of the node.
-struct NodeRequirement {
-  std::string key;
-  std::string comparison;  // In, NotIn, Exists, DoesNotExist, Gt, Lt
-  std::vector<std::string> values;
-};
-// All requirements of a term must hold.
-struct NodeSelectorTerm {
-  std::vector<NodeRequirement> match_labels;
-  std::vector<NodeRequirement> match_fields;
 };
 
 // The health that a device plugin reports for one device of a container.
@@ -77,7 +66,9 @@ struct Pod {
   std::vector<std::string> uninterpreted;  // fields that restrict the node and are not read
   std::vector<HostPort> host_ports;
   std::vector<std::string> volume_claims;  // names of PersistentVolumeClaims
-  size_t resource_claims = 0;              // spec.resourceClaims (dynamic resource allocation)
+  // Names of those that are made for this pod alone (volumes[].ephemeral).
+  std::vector<std::string> ephemeral_claims;
+  size_t resource_claims = 0;  // spec.resourceClaims (dynamic resource allocation)
   int64_t termination_grace_seconds = 30;
 
   // What the pod occupies on a node: the containers and the sidecars together or, if that is more,

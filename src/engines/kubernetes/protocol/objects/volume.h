@@ -1,0 +1,46 @@
+// What a scheduler requires of claims, volumes and storage classes.
+//
+// Left out: sizes, allowed topologies, labels of zones on volumes, and how many volumes a driver
+// attaches to a node.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/kubernetes/protocol/objects/node_selector.h"
+#include "engines/kubernetes/protocol/objects/object_meta.h"
+
+namespace longhaul::engines::kubernetes {
+
+// A PersistentVolumeClaim.
+struct VolumeClaim {
+  ObjectMeta meta;
+  std::string volume;         // spec.volumeName
+  std::string storage_class;  // empty: none
+  std::string phase;          // Pending, Bound, Lost
+  bool one_pod = false;       // ReadWriteOncePod
+
+  bool bound() const { return phase == "Bound" && !volume.empty(); }
+};
+
+// A PersistentVolume.
+struct Volume {
+  ObjectMeta meta;
+  // One of the terms must hold; no value: every node.
+  std::optional<std::vector<NodeSelectorTerm>> node_terms;
+};
+
+struct StorageClass {
+  ObjectMeta meta;
+  bool waits_for_consumer = false;  // volumeBindingMode: WaitForFirstConsumer
+};
+
+// Each reads its object. kInvalidArgument, with the field's name, when a field has the wrong type,
+// or name, namespace (of a claim) or resourceVersion is missing.
+Result<VolumeClaim> ReadVolumeClaim(JsonParser& parser, PaddedText json);
+Result<Volume> ReadVolume(JsonParser& parser, PaddedText json);
+Result<StorageClass> ReadStorageClass(JsonParser& parser, PaddedText json);
+
+}  // namespace longhaul::engines::kubernetes
