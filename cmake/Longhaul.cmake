@@ -232,6 +232,14 @@ function(longhaul_script_test)
     TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${LONGHAUL_TEST_ENVIRONMENT}")
 endfunction()
 
+# Programs that tests of these labels start. The target `suite` builds them where it runs the tests.
+function(longhaul_tested_programs labels)
+  longhaul_wanted(wanted "${labels}")
+  if(wanted)
+    add_dependencies(suite ${ARGN})
+  endif()
+endfunction()
+
 # Registers a built test program.
 function(longhaul_program_test name labels)
   set_property(GLOBAL APPEND PROPERTY LONGHAUL_TEST_PROGRAMS ${name})
