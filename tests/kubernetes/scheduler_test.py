@@ -21,6 +21,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from api_server import ROOT, ApiServer, folder_for, programs_or_skip
+from faulty_proxy import FaultyProxy
 from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, persistent_volume,
                                 persistent_volume_claim, pod_group)
 
@@ -329,6 +330,42 @@ class SchedulerTest(unittest.TestCase):
             self.wait_until_at_rest()
             self.check_at_rest(gangs, gpus)
 
+    def test_no_gang_is_partly_bound_under_refused_and_lost_calls(self):
+        counts = collections.Counter()
+        first = int(os.environ.get("LONGHAUL_KUBERNETES_SEED", "1"))
+        for seed in range(first, first + int(os.environ.get("LONGHAUL_KUBERNETES_SEEDS", "3"))):
+            with self.subTest(seed=seed):
+                try:
+                    counts.update(self.run_with_faults(random.Random(seed)))
+                finally:
+                    self.remove_all()
+        print(f"calls that went wrong: {dict(counts)}")
+        for kind in (409, 429, 500, "lost", "watch"):
+            self.assertGreater(counts[kind], 0, kind)
+
+    def run_with_faults(self, rng):
+        nodes = rng.randint(3, 6)
+        self.add_nodes(nodes)
+        gangs = {f"g{i}": rng.randint(2, 8) for i in range(rng.randint(4, 8))}
+        gpus = {name: rng.choice([1, 2, 4, 8]) for name in gangs}
+        names = list(gangs)
+        rng.shuffle(names)
+        with FaultyProxy(self.server, rng) as proxy:
+            # Two at a time, as when a paused leader goes on.
+            words = ("--no-leader-election", "--incomplete-patience", "2")
+            with Scheduler(self.server, *words, kubeconfig=proxy.kubeconfig) as other:
+                with Scheduler(self.server, *words, kubeconfig=proxy.kubeconfig):
+                    for name in names:
+                        self.add_gang(name, gangs[name], gpus[name])
+                        time.sleep(rng.uniform(0, 0.5))
+                    time.sleep(rng.uniform(1, 3))
+                    if rng.random() < 0.5:
+                        other.process.kill()
+                    time.sleep(rng.uniform(1, 3))
+                    proxy.faults.calm = True
+                    self.wait_until_whole(gangs, gpus)
+            return proxy.faults.counts
+
     def wait_until_at_rest(self):
         """No pod has changed for two seconds."""
         last, since = None, time.monotonic()
@@ -345,6 +382,17 @@ class SchedulerTest(unittest.TestCase):
             if now != last:
                 last, since = now, time.monotonic()
             time.sleep(0.1)
+
+    def wait_until_whole(self, gangs, gpus):
+        """At rest, when also the last bind that was refused has been sent again."""
+        deadline = time.monotonic() + 2 * WAIT_SECONDS
+        while True:
+            self.wait_until_at_rest()
+            try:
+                return self.check_at_rest(gangs, gpus)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
 
     def check_at_rest(self, gangs, gpus):
         pods = self.pods()

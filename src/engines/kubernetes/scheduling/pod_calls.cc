@@ -85,8 +85,9 @@ BindResult BindResultOf(const Verdict& verdict) {
     case Outcome::kForbidden:
     case Outcome::kInvalid:
     case Outcome::kUnauthenticated:
-    case Outcome::kRetry:
       return BindResult::kRefused;
+    case Outcome::kRetry:
+      return BindResult::kBusy;
     default:
       return BindResult::kUnknown;
   }

@@ -41,11 +41,13 @@ struct PodRecord {
   bool started = false;  // it has run
 
   // As planned.
-  std::string planned;              // node
-  bool sent = false;                // the bind: its reply has not come, or did not tell
-  std::optional<Instant> read_at;   // when to read the pod, because the reply did not tell
-  std::optional<Instant> retry_at;  // not to be placed before: a bind was refused
-  int refused = 0;                  // binds in a row
+  std::string planned;             // node
+  bool sent = false;               // the bind: its reply has not come, or did not tell
+  std::optional<Instant> read_at;  // when to read the pod, because the reply did not tell
+  // Not to be placed before, or if held not to be bound: a bind was refused.
+  std::optional<Instant> retry_at;
+  bool held = false;  // the planned node stays its own, and the same bind is sent again
+  int refused = 0;    // binds in a row
   std::string refused_because;
   std::optional<Instant> remove_at;  // when to ask (again) for its removal
   bool evict = true;
@@ -55,6 +57,17 @@ struct PodRecord {
   std::string told;        // the last message of its condition
 
   bool is_bound() const { return !node.empty(); }
+  void SetBound(const std::string& to) {
+    node = to;
+    sent = held = false;
+    read_at.reset();
+    refused = 0;
+  }
+  void ClearPlan() {
+    planned.clear();
+    sent = held = false;
+    read_at.reset();
+  }
 };
 
 // Pods that start together: a gang, or a single pod.

@@ -157,15 +157,10 @@ void PodScheduler::AssignUnit(PodRecord& record, const Pod& pod) {
 // older than what is known.
 void PodScheduler::Observe(const Pod& pod, bool fresh) {
   PodRecord& record = Record(pod);
-  if (!record.is_bound() && !pod.node_name.empty()) {
-    record.node = pod.node_name;
-    record.sent = false;
-    record.read_at.reset();
-    record.refused = 0;
-  }
+  if (!record.is_bound() && !pod.node_name.empty()) record.SetBound(pod.node_name);
   if (fresh && !record.is_bound() && record.sent && record.read_at) {
     // The bind was not done.
-    RefuseBind(record);
+    HoldBind(record);
   }
   record.gated = !pod.scheduling_gates.empty();
   record.deleting = record.deleting || pod.meta.being_deleted;
@@ -221,26 +216,35 @@ void PodScheduler::OnBind(const PodName& pod, BindResult result, const std::stri
   MarkDirty(record->unit);
   switch (result) {
     case BindResult::kBound:
-      record->node = record->planned;
-      record->sent = false;
-      record->refused = 0;
+      record->SetBound(record->planned);
       return;
     case BindResult::kUnknown:
       record->read_at = now;
       return;
+    case BindResult::kBusy:
     case BindResult::kRefused:
       break;
   }
   now_ = std::max(now_, now);
-  RefuseBind(*record);
   record->refused_because = why;
+  result == BindResult::kBusy ? HoldBind(*record) : RefuseBind(*record);
+}
+
+// The same bind is sent again after a while. Until then the place stays the pod's own: another pod
+// that took it would leave a gang without the last of its pods.
+void PodScheduler::HoldBind(PodRecord& record) {
+  constexpr int kMostHolds = 5;  // half a minute in all
+  if (record.refused >= kMostHolds || record.planned.empty()) return RefuseBind(record);
+  record.sent = false;
+  record.held = true;
+  record.read_at.reset();
+  record.retry_at = now_ + Backoff(record.refused++);
+  volumes_.NoteChanged(record.name.Key());
 }
 
 // The pod is placed anew after a while, perhaps on another node.
 void PodScheduler::RefuseBind(PodRecord& record) {
-  record.sent = false;
-  record.read_at.reset();
-  record.planned.clear();
+  record.ClearPlan();
   pods_.SetAccount(record, PodRecord::Account::kNone);
   record.retry_at = now_ + Backoff(record.refused++);
   volumes_.NoteChanged(record.name.Key());
@@ -287,6 +291,7 @@ void PodScheduler::UpdateVolumes() {
     }
     record->volume_wait = std::move(answer.wait);
     record->rules = std::move(rules);
+    if (record->held && !record->volume_wait.empty()) RefuseBind(*record);
     PodUnit& unit = units_.at(record->unit);
     if (unit.stage == Stage::kWaiting) EndJob(unit, false);
     MarkDirty(unit.key);
@@ -527,7 +532,9 @@ void PodScheduler::SendBinds(PodUnit& unit, std::vector<PodAction>& actions) {
   for (const PodUnit::Member& member : unit.members) {
     PodRecord& record = *pods_.FindKey(member.pod);
     if (!member.placed || record.sent || record.is_bound() || record.planned.empty()) continue;
+    if (record.held && record.retry_at > now_) continue;
     record.sent = true;
+    record.held = false;
     BindPod bind{record.name, record.planned, {}};
     if (!unit.group.empty()) {
       bind.annotations.emplace(kRankAnnotation, std::to_string(member.rank));

@@ -51,7 +51,8 @@ enum class PodGroupApi : uint8_t { kPlugins, kKubernetes };
 enum class BindResult : uint8_t {
   kBound,
   kUnknown,  // no reply, or one that does not tell: the pod has to be read
-  kRefused,
+  kBusy,     // the server did not take it now: the same bind is sent again
+  kRefused,  // it would refuse the same bind again
 };
 
 struct PodSchedulerSettings {
@@ -128,6 +129,7 @@ class PodScheduler {
   void AssignUnit(PodRecord& record, const Pod& pod);
   void Forget(const std::string& key);
   void LeaveUnit(PodRecord& record);
+  void HoldBind(PodRecord& record);
   void RefuseBind(PodRecord& record);
   Duration Backoff(int failures) const;
   void MarkDirty(const std::string& unit) { dirty_.insert(unit); }

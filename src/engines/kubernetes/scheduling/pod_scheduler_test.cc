@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <variant>
 
@@ -559,6 +560,48 @@ TEST(PodScheduler, AClaimThatIsGoneWhenABindWasRefusedIsWaitedFor) {
   EXPECT_TRUE(scheduler.Advance(now += minutes(1), 0).empty());
   EXPECT_EQ(scheduler.WhyNotBound("ns/p"), "It waits: claim 'data' does not exist.");
   EXPECT_TRUE(scheduler.CheckInvariants().ok());
+}
+
+// The server answers one bind with 429, or with 500 and has not done it. Other pods wait for the
+// place.
+TEST(PodScheduler, AGangKeepsThePlaceOfABindThatIsSentAgain) {
+  PodScheduler scheduler({});
+  for (const char* name : {"n0", "n1"}) scheduler.OnNode(ReadyNode(name));
+  Pod pod;
+  pod.meta.namespace_name = "ns";
+  pod.scheduler_name = "longhaul";
+  pod.requests = {{"nvidia.com/gpu", Quantity::FromUnits(4)}};
+  pod.meta.labels["scheduling.x-k8s.io/pod-group"] = "g";
+  pod.meta.annotations["longhaul.dev/min-member"] = "4";
+  std::map<std::string, Pod> pods;
+  for (const char* name : {"g-0", "g-1", "g-2", "g-3"}) {
+    pod.meta.name = pod.meta.uid = name;
+    scheduler.OnPod(pods[name] = pod);
+  }
+  pod.meta.labels.clear();
+  pod.meta.annotations.clear();
+  pod.meta.name = pod.meta.uid = "other";
+  scheduler.OnPod(pod);
+  Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  std::set<std::string> bound;
+  std::map<std::string, int> binds;
+  for (int second = 0; second < 20; ++second) {
+    for (const PodAction& action : scheduler.Advance(now += seconds(1), 0)) {
+      if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
+        scheduler.OnRead(pods.at(read->pod.name));
+      }
+      const auto* bind = std::get_if<BindPod>(&action);
+      if (bind == nullptr) continue;
+      const bool first = ++binds[bind->pod.name] == 1;
+      BindResult result = BindResult::kBound;
+      if (first && bind->pod.name == "g-1") result = BindResult::kBusy;
+      if (first && bind->pod.name == "g-2") result = BindResult::kUnknown;
+      scheduler.OnBind(bind->pod, result, "busy", now);
+      if (result == BindResult::kBound) bound.insert(bind->pod.name);
+    }
+    EXPECT_TRUE(scheduler.CheckInvariants().ok());
+  }
+  EXPECT_EQ(bound, (std::set<std::string>{"g-0", "g-1", "g-2", "g-3"}));
 }
 
 TEST(PodScheduler, FollowsAPodThatSomebodyElseBoundElsewhere) {

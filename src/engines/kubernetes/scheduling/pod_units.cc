@@ -76,10 +76,10 @@ void PodScheduler::SyncPods(PodUnit& unit, Instant now, std::vector<PodAction>& 
     } else if (record.deleting && record.is_bound() && !unit.leaving.contains(pod)) {
       pods_.SetAccount(record, PodRecord::Account::kOthers);
     } else if (record.deleting && !record.is_bound()) {
-      record.planned.clear();
-      record.sent = false;
+      record.ClearPlan();
       pods_.SetAccount(record, PodRecord::Account::kNone);
     }
+    if (record.held && !model_.HasNode(record.planned)) RefuseBind(record);
   }
 }
 
@@ -176,8 +176,8 @@ void PodScheduler::EndJob(PodUnit& unit, bool observed) {
     PodRecord* record = pods_.FindKey(member.pod);
     if (record == nullptr || record->unit != unit.key) continue;
     // A bind that was sent may be carried out: the pod keeps its plan until that is known.
-    if (!record->is_bound() && !record->sent) record->planned.clear();
-    const bool uses = record->is_bound() || record->sent;
+    const bool uses = record->is_bound() || record->sent || record->held;
+    if (!uses) record->planned.clear();
     if (record->account == PodRecord::Account::kTask) {
       pods_.SetAccount(*record, uses && !record->finished ? PodRecord::Account::kOthers
                                                           : PodRecord::Account::kNone);
@@ -402,7 +402,7 @@ void PodScheduler::BeginLeaving(PodUnit& unit, bool evict, Instant now) {
       record->evict = evict;
       unit.leaving.insert(member.pod);
     } else {
-      record->planned.clear();
+      record->ClearPlan();
     }
     pods_.SetAccount(*record, PodRecord::Account::kNone);
   }
