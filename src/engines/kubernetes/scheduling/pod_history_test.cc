@@ -42,7 +42,7 @@ void Fill(SimulatedCluster& cluster, uint64_t seed) {
   }
 }
 
-void Run(uint64_t seed, const SimulatedFaults& faults, int* rejected, int* removed) {
+void RunSeed(uint64_t seed, const SimulatedFaults& faults, int* rejected, int* removed) {
   SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
   SimulatedCluster cluster(seed, faults);
   Fill(cluster, seed);
@@ -58,7 +58,7 @@ void RunAll(const SimulatedFaults& faults, int* rejected, int* removed) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 20);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   for (uint64_t seed = first; seed < first + histories; ++seed) {
-    Run(seed, faults, rejected, removed);
+    RunSeed(seed, faults, rejected, removed);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -75,6 +75,14 @@ TEST(PodHistory, WithLostMessagesAndRefusalsGangsStartWhole) {
   faults.lost_messages = faults.refusals = true;
   int rejected = 0, removed = 0;
   RunAll(faults, &rejected, &removed);
+}
+
+// Its reply was lost, and its gang was undone before it was known that it had not been done.
+TEST(PodHistory, ABindIsNotSentAgainWhenItsGangLeaves) {
+  SimulatedFaults faults;
+  faults.lost_messages = faults.refusals = true;
+  int rejected = 0, removed = 0;
+  RunSeed(30, faults, &rejected, &removed);
 }
 
 TEST(PodHistory, WithBrokenWatchesNoNodeIsGivenMoreThanItHas) {

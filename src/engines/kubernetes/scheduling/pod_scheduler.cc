@@ -83,6 +83,11 @@ int32_t LeastByAnnotation(const Pod& pod) {
 
 }  // namespace
 
+Duration PodSchedulerSettings::Backoff(int failures) const {
+  constexpr int kMostDoublings = 20;
+  return std::min(longest_retry, first_retry * (int64_t{1} << std::min(failures, kMostDoublings)));
+}
+
 PodScheduler::PodScheduler(PodSchedulerSettings settings)
     : settings_(std::move(settings)),
       model_(settings_.cluster),
@@ -234,11 +239,12 @@ void PodScheduler::OnBind(const PodName& pod, BindResult result, const std::stri
 // that took it would leave a gang without the last of its pods.
 void PodScheduler::HoldBind(PodRecord& record) {
   constexpr int kMostHolds = 5;  // half a minute in all
-  if (record.refused >= kMostHolds || record.planned.empty()) return RefuseBind(record);
+  const bool placed = units_.at(record.unit).stage == Stage::kPlaced;
+  if (!placed || record.refused >= kMostHolds || record.planned.empty()) return RefuseBind(record);
   record.sent = false;
   record.held = true;
   record.read_at.reset();
-  record.retry_at = now_ + Backoff(record.refused++);
+  record.retry_at = now_ + settings_.Backoff(record.refused++);
   volumes_.NoteChanged(record.name.Key());
 }
 
@@ -246,14 +252,8 @@ void PodScheduler::HoldBind(PodRecord& record) {
 void PodScheduler::RefuseBind(PodRecord& record) {
   record.ClearPlan();
   pods_.SetAccount(record, PodRecord::Account::kNone);
-  record.retry_at = now_ + Backoff(record.refused++);
+  record.retry_at = now_ + settings_.Backoff(record.refused++);
   volumes_.NoteChanged(record.name.Key());
-}
-
-Duration PodScheduler::Backoff(int failures) const {
-  constexpr int kMostDoublings = 20;
-  return std::min(settings_.longest_retry,
-                  settings_.first_retry * (int64_t{1} << std::min(failures, kMostDoublings)));
 }
 
 void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
@@ -483,7 +483,7 @@ void PodScheduler::Carry(const scheduler::Decision& decision, Instant now) {
       Place(unit, decision);
       return;
     case Kind::kUndo:
-      unit.retry_at = now + Backoff(unit.failures++);
+      unit.retry_at = now + settings_.Backoff(unit.failures++);
       [[fallthrough]];
     case Kind::kEvict:
     case Kind::kSuspend:

@@ -72,6 +72,9 @@ struct PodSchedulerSettings {
   Duration remove_period = std::chrono::seconds(10);
   // With so many different needs of pods, those that are gone are forgotten.
   uint32_t many_shapes = scheduler::kMaxShapes / 4 * 3;
+
+  // The time until the next attempt after so many failures in a row.
+  Duration Backoff(int failures) const;
 };
 
 class PodScheduler {
@@ -131,7 +134,6 @@ class PodScheduler {
   void LeaveUnit(PodRecord& record);
   void HoldBind(PodRecord& record);
   void RefuseBind(PodRecord& record);
-  Duration Backoff(int failures) const;
   void MarkDirty(const std::string& unit) { dirty_.insert(unit); }
   void UpdateVolumes();
   bool HasManyShapes();

@@ -290,6 +290,10 @@ void PodScheduler::Adopt(PodUnit& unit, const Lists& lists, Instant now) {
   }
   unit.members.clear();
   everywhere(PodRecord::Account::kOthers);
+  // Nothing sends their binds again.
+  for (PodRecord* record : lists.planned) {
+    if (record->held) RefuseBind(*record);
+  }
   StayUnmanaged(unit, lists, now);
 }
 
