@@ -106,7 +106,8 @@ NodeScorer::Scored NodeScorer::Score(const State& state, NodeIndex index, const 
   }
   int64_t idle = -shape.gpu_milli();
   for (size_t i = 0; i < node.devices; ++i) idle += std::max<int16_t>(node.free_share[i], 0);
-  int64_t term = (cpu * cpu_pull_ >> 16) + idle * gpu_pull_;
+  // Others may use more of a node than it has; that is not idle.
+  int64_t term = (std::max(cpu, 0) * cpu_pull_ >> 16) + idle * gpu_pull_;
   term += int64_t{policy_.health} * (1'000 - state.health(index)) * kUnit;
   if (counts_holes() && shape.needs_devices()) term += HoleTerm(state, index);
   return {best - kUnit * fragmentation + weight_ * term, gpu};

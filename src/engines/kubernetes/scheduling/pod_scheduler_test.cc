@@ -604,6 +604,27 @@ TEST(PodScheduler, AGangKeepsThePlaceOfABindThatIsSentAgain) {
   EXPECT_EQ(bound, (std::set<std::string>{"g-0", "g-1", "g-2", "g-3"}));
 }
 
+// UndefinedBehaviorSanitizer reports an overflow if its score counts what is missing.
+TEST(PodScheduler, ANodeOfWhichOthersUseMoreThanItHasIsScored) {
+  PodScheduler scheduler({});
+  Node node = ReadyNode("n0");
+  node.allocatable["cpu"] = Quantity::FromUnits(0);
+  scheduler.OnNode(node);
+  Pod pod;
+  pod.meta.namespace_name = "ns";
+  pod.meta.name = pod.meta.uid = "other";
+  pod.node_name = "n0";
+  pod.requests = {{"cpu", Quantity::FromUnits(1'000'000)}};
+  scheduler.OnPod(pod);
+  pod.meta.name = pod.meta.uid = "ours";
+  pod.node_name.clear();
+  pod.scheduler_name = "longhaul";
+  pod.requests = {{"nvidia.com/gpu", Quantity::FromUnits(1)}};
+  scheduler.OnPod(pod);
+  const Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  EXPECT_EQ(scheduler.Advance(now, 0).size(), 1u);
+}
+
 TEST(PodScheduler, FollowsAPodThatSomebodyElseBoundElsewhere) {
   PodScheduler scheduler({});
   for (const char* name : {"n0", "n1"}) scheduler.OnNode(ReadyNode(name));
