@@ -13,6 +13,7 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
@@ -82,8 +83,9 @@ TEST(PodScheduler, AGangKeepsThePlaceOfABindThatIsSentAgain) {
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::set<std::string> bound;
   std::map<std::string, int> binds;
-  for (int second = 0; second < 20; ++second) {
-    for (const PodAction& action : scheduler.Advance(now += seconds(1), 0)) {
+  // Steps shorter than the time until a bind is sent again.
+  for (int turn = 0; turn < 200; ++turn) {
+    for (const PodAction& action : scheduler.Advance(now += milliseconds(100), 0)) {
       if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
         scheduler.OnRead(pods.at(read->pod.name));
       }
