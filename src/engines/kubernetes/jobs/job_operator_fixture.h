@@ -155,8 +155,8 @@ class JobOperatorTest : public testing::Test {
     }
     return "no condition";
   }
-  // A job whose two workers train.
-  void Train() {
+  // The controller of a job reports that its two workers train.
+  void BeginTraining() {
     Observe();
     Rest();
     StartController("tune-controller-0");
@@ -166,6 +166,10 @@ class JobOperatorTest : public testing::Test {
     Pass(std::chrono::seconds(2));
     operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
                        Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
+  }
+  // A job whose two workers train.
+  void Train() {
+    BeginTraining();
     Rest();
     ASSERT_EQ(Phase(), "Running");
   }

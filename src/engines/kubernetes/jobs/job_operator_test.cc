@@ -411,14 +411,7 @@ TEST_F(ElasticJobTest, AnExtraWorkerBecomesAUsualOneByReplacement) {
 }
 
 TEST_F(ElasticJobTest, SaysWhyNoExtraWorkerIsMadeAndRuns) {
-  Observe();
-  Rest();
-  StartController("tune-controller-0");
-  Rest();
-  StartWorker("tune-worker-0-0");
-  StartWorker("tune-worker-1-0");
-  operator_.OnReport("ns/tune", pods_["tune-controller-0"]["metadata"]["uid"],
-                     Report({"tune-worker-0-0", "tune-worker-1-0"}), now_);
+  BeginTraining();
   for (int turn = 0; turn < 3; ++turn) {
     for (const JobAction& action : operator_.Advance(now_, wall_)) {
       const bool create = std::holds_alternative<CreateJobPod>(action);
