@@ -40,6 +40,16 @@ def persistent_volume(name, zone):
                      "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
 
 
+def late_storage_class(name, provisioner, zones=()):
+    """Volumes are made when a node has been chosen; with `zones`, in these only."""
+    found = {"metadata": {"name": name}, "provisioner": provisioner,
+             "volumeBindingMode": "WaitForFirstConsumer"}
+    if zones:
+        labels = [{"key": "zone", "values": list(zones)}]
+        found["allowedTopologies"] = [{"matchLabelExpressions": labels}]
+    return found
+
+
 def persistent_volume_claim(name, volume="", storage_class=""):
     return {"metadata": {"name": name},
             "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": storage_class,

@@ -16,7 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import account_rights
 import scheduler_test
 from api_server import programs_or_skip
-from kubernetes_objects import POD_GROUP_DEFINITION, gpu_node, gpu_pod, pod_group
+from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, late_storage_class,
+                                persistent_volume_claim, pod_group)
 
 ACCOUNT = "longhaul-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
@@ -63,6 +64,14 @@ class Rights(unittest.TestCase):
         server.call("POST", PODS + "/gang-0/binding",
                     {"metadata": {"name": "gang-0"},
                      "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}})
+        # A pod whose volume is made for its node.
+        server.call("POST", "/apis/storage.k8s.io/v1/storageclasses",
+                    late_storage_class("late", "csi.example.com"))
+        server.call("POST", scheduler_test.CLAIMS,
+                    persistent_volume_claim("data", storage_class="late"))
+        pod = gpu_pod("with-volume", 1)
+        pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+        server.call("POST", PODS, pod)
         words = ["--incomplete-patience", "1", "--report-period", "1"]
         # Two without an election lose binds to each other.
         alone = ["--no-leader-election", *words]
@@ -72,6 +81,9 @@ class Rights(unittest.TestCase):
                                          kubeconfig=self.kubeconfig):
             scheduler_test.wait_for(
                 lambda: all(pods()[f"pod-{i}"]["spec"].get("nodeName") for i in range(40)), "binds")
+            scheduler_test.wait_for(
+                lambda: self.has_called(server, "patch", "", "persistentvolumeclaims"),
+                "a node for the volume")
             scheduler_test.wait_for(lambda: self.has_lost_a_race(server, one, other, pods),
                                     "a pod that was read after a lost race")
             for i in range(8):

@@ -22,11 +22,13 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from api_server import ROOT, ApiServer, folder_for, programs_or_skip
 from faulty_proxy import FaultyProxy
-from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, persistent_volume,
-                                persistent_volume_claim, pod_group)
+from kubernetes_objects import (POD_GROUP_DEFINITION, gpu_node, gpu_pod, late_storage_class,
+                                persistent_volume, persistent_volume_claim, pod_group)
 
 LONGHAUL = None
 GPU = "nvidia.com/gpu"
+GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 WAIT_SECONDS = 60
 
 
@@ -95,8 +97,7 @@ class SchedulerTest(unittest.TestCase):
         self.server.call("POST", "/api/v1/namespaces/default/pods", gpu_pod(name, gpus, **more))
 
     def add_gang(self, name, size, gpus=1):
-        self.server.call("POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups",
-                         pod_group(name, size))
+        self.server.call("POST", GROUPS, pod_group(name, size))
         for i in range(size):
             self.add_pod(f"{name}-{i}", gpus, group=name)
 
@@ -188,10 +189,18 @@ class SchedulerTest(unittest.TestCase):
                              {"gracePeriodSeconds": 0})
             self.wait_for_node("high")
 
+    def add_class(self, storage_class):
+        path = "/apis/storage.k8s.io/v1/storageclasses"
+        self.server.call("POST", path, storage_class)
+        self.addCleanup(self.remove, f"{path}/{storage_class['metadata']['name']}")
+
+    def add_pod_with_claim(self, pod, claim):
+        pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
+        self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+
     def add_claim(self, name, volume="", storage_class=""):
-        path = "/api/v1/namespaces/default/persistentvolumeclaims"
-        self.server.call("POST", path, persistent_volume_claim(name, volume, storage_class))
-        self.addCleanup(self.remove, f"{path}/{name}")
+        self.server.call("POST", CLAIMS, persistent_volume_claim(name, volume, storage_class))
+        self.addCleanup(self.remove, f"{CLAIMS}/{name}")
 
     def add_volume(self, name, zone):
         path = "/api/v1/persistentvolumes"
@@ -206,28 +215,60 @@ class SchedulerTest(unittest.TestCase):
     def test_volumes_restrict_nodes_and_hold_pods_back(self):
         self.add_nodes(2)
         self.server.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"zone": "b"}}})
-        self.server.call("POST", "/apis/storage.k8s.io/v1/storageclasses", {
-            "metadata": {"name": "late"}, "provisioner": "example.com/none",
-            "volumeBindingMode": "WaitForFirstConsumer"})
-        self.addCleanup(self.remove, "/apis/storage.k8s.io/v1/storageclasses/late")
+        self.add_class(late_storage_class("local", "kubernetes.io/no-provisioner"))
         self.add_volume("pv-b", "b")
-        for name in ("data", "late"):
-            pod = gpu_pod(name)
-            pod["spec"]["volumes"] = [
-                {"name": "v", "persistentVolumeClaim": {"claimName": name}}]
-            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+        for name in ("data", "local"):
+            self.add_pod_with_claim(gpu_pod(name), name)
         with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
             wait_for(lambda: "claim 'data' does not exist" in self.message("data"), "a message")
             self.add_claim("data", "pv-b")
-            self.add_claim("late", storage_class="late")
+            self.add_claim("local", storage_class="local")
             wait_for(lambda: "'data' is not bound yet" in self.message("data"), "a message")
-            wait_for(lambda: "WaitForFirstConsumer" in self.message("late"), "a message")
+            wait_for(lambda: "'local' makes no volumes" in self.message("local"), "a message")
             # What the controller of volumes does.
-            self.server.call("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data/"
-                             "status", {"status": {"phase": "Bound"}})
+            self.server.call("PATCH", f"{CLAIMS}/data/status", {"status": {"phase": "Bound"}})
             self.wait_for_node("data")
             self.assertEqual(self.node_of("data"), "n1")
-            self.assertEqual(self.node_of("late"), "")
+            self.assertEqual(self.node_of("local"), "")
+
+    def selected_node(self, name):
+        annotations = self.server.call("GET", f"{CLAIMS}/{name}")["metadata"].get("annotations", {})
+        return annotations.get("volume.kubernetes.io/selected-node")
+
+    def provision(self, name, zone):
+        """What a provisioner and the controller of volumes do for a claim with a node."""
+        self.add_volume(f"pv-{name}", zone)
+        self.server.call("PATCH", f"{CLAIMS}/{name}", {"spec": {"volumeName": f"pv-{name}"}})
+        self.server.call("PATCH", f"{CLAIMS}/{name}/status", {"status": {"phase": "Bound"}})
+
+    def test_a_gang_is_bound_when_the_volumes_of_its_pods_have_been_made(self):
+        self.add_nodes(3)
+        for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "b")):
+            self.server.call("PATCH", f"/api/v1/nodes/{name}",
+                             {"metadata": {"labels": {"zone": zone}}})
+        self.add_class(late_storage_class("late", "csi.example.com", ["b"]))
+        for i in range(2):
+            self.add_claim(f"data-{i}", storage_class="late")
+            pod = gpu_pod(f"member-{i}", gpus=8, group="gang")
+            self.add_pod_with_claim(pod, f"data-{i}")
+        self.server.call("POST", GROUPS, pod_group("gang", 2))
+        with Scheduler(self.server, "--no-leader-election", "--report-period", "1"):
+            for i in range(2):
+                wait_for(lambda i=i: self.selected_node(f"data-{i}"), "a node for the volume")
+            nodes = [self.selected_node(f"data-{i}") for i in range(2)]
+            self.assertEqual(sorted(nodes), ["n1", "n2"], "the class permits the zone b only")
+            wait_for(lambda: "which is being made" in self.message("member-0"), "a message")
+            # The provisioner gives up once, and is asked again.
+            self.server.call("PATCH", f"{CLAIMS}/data-0", {"metadata": {
+                "annotations": {"volume.kubernetes.io/selected-node": None}}})
+            wait_for(lambda: self.selected_node("data-0"), "a node for the volume once more")
+            self.provision("data-1", "b")
+            time.sleep(1)
+            self.assertEqual([self.node_of(f"member-{i}") for i in range(2)], ["", ""])
+            self.provision("data-0", "b")
+            for i in range(2):
+                self.wait_for_node(f"member-{i}")
+                self.assertEqual(self.node_of(f"member-{i}"), self.selected_node(f"data-{i}"))
 
     def test_schedules_gangs_of_kubernetes_own_groups(self):
         self.add_nodes(4)

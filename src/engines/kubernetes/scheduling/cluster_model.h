@@ -53,6 +53,8 @@ class ClusterModel {
   Change SetNode(Node node);
   void RemoveNode(const std::string& name);
   bool HasNode(std::string_view name) const { return nodes_.contains(name); }
+  // Requires that the model has it.
+  const Node& node(std::string_view name) const { return nodes_.find(name)->second.node; }
   size_t nodes() const { return nodes_.size(); }
 
   // What the pods that are present need. Each use is given back.

@@ -115,7 +115,7 @@ Status CheckRules(const NodeRules& rules) {
   return {};
 }
 
-bool Permits(const NodeRules& rules, const Node& node) {
+bool MatchesLabels(const NodeRules& rules, const Node& node) {
   for (const auto& [label, value] : rules.selector) {
     const auto found = node.meta.labels.find(label);
     if (found == node.meta.labels.end() || found->second != value) return false;
@@ -126,6 +126,11 @@ bool Permits(const NodeRules& rules, const Node& node) {
                     [&node](const NodeSelectorTerm& term) { return Holds(term, node); });
     if (!holds) return false;
   }
+  return true;
+}
+
+bool Permits(const NodeRules& rules, const Node& node) {
+  if (!MatchesLabels(rules, node)) return false;
   return std::all_of(node.taints.begin(), node.taints.end(), [&rules](const Taint& taint) {
     if (taint.effect != "NoSchedule" && taint.effect != "NoExecute") return true;
     return std::any_of(

@@ -32,6 +32,9 @@ Status CheckRules(const NodeRules& rules);
 // that CheckRules accepted them.
 bool Permits(const NodeRules& rules, const Node& node);
 
+// The same without the node's taints.
+bool MatchesLabels(const NodeRules& rules, const Node& node);
+
 // Equal rules have equal keys, and different ones different keys.
 std::string KeyOf(const NodeRules& rules);
 

@@ -31,6 +31,16 @@ struct RemovePod {
   bool evict = true;  // through the eviction interface, within disruption budgets; else a deletion
   std::string why;
 };
+// Write the node into a claim, for which its volume is made then: PodScheduler::OnSelectNode.
+struct SelectNode {
+  std::string namespace_name;
+  std::string claim;
+  std::string uid;
+  std::string version;  // another one is a conflict
+  std::string node;
+
+  std::string Key() const { return namespace_name + "/" + claim; }
+};
 // Read the pod: PodScheduler::OnRead or OnPodGone.
 struct ReadPodAgain {
   PodName pod;
@@ -52,6 +62,7 @@ struct RecordPodEvent {
   int32_t count = 1;  // from 2 on the event exists, and continues as a series
   std::string unit;   // whose series it is; empty: of none
 };
-using PodAction = std::variant<BindPod, RemovePod, ReadPodAgain, ReportWait, RecordPodEvent>;
+using PodAction =
+    std::variant<BindPod, RemovePod, SelectNode, ReadPodAgain, ReportWait, RecordPodEvent>;
 
 }  // namespace longhaul::engines::kubernetes

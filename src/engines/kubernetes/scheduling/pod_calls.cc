@@ -26,6 +26,14 @@ std::string ConditionPatch(const ReportWait& report, std::string_view time) {
       .dump();
 }
 
+// Of this claim in this version, so that what others wrote meanwhile is seen first.
+std::string SelectNodePatch(const SelectNode& select) {
+  const Json meta = {{"uid", select.uid},
+                     {"resourceVersion", select.version},
+                     {"annotations", {{kSelectedNodeAnnotation, select.node}}}};
+  return Json{{"metadata", meta}}.dump();
+}
+
 // As the stock scheduler names them, for people and programs that look for its events.
 Result<Call> EventCall(const RecordPodEvent& record, std::string_view time) {
   using Reason = RecordPodEvent::Reason;
@@ -67,6 +75,10 @@ Result<Call> CallFor(const PodAction& action, std::string_view time) {
     const ObjectName pod = object(remove->pod);
     return remove->evict ? EvictCall(pod, remove->pod.uid, std::nullopt)
                          : DeleteCall(Pods(), pod, remove->pod.uid, std::nullopt);
+  }
+  if (const auto* select = std::get_if<SelectNode>(&action)) {
+    return PatchCall(VolumeClaims(), {select->namespace_name, select->claim}, "", PatchKind::kMerge,
+                     SelectNodePatch(*select));
   }
   if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
     return GetCall(Pods(), object(read->pod));

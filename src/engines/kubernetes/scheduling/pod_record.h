@@ -47,7 +47,10 @@ struct PodRecord {
   // Not to be placed before, or if held not to be bound: a bind was refused.
   std::optional<Instant> retry_at;
   bool held = false;  // the planned node stays its own, and the same bind is sent again
-  int refused = 0;    // binds in a row
+  // Since when it has a node and a claim without a volume, and which one.
+  std::optional<Instant> making_since;
+  std::string making;  // in words; empty: none
+  int refused = 0;     // binds in a row
   std::string refused_because;
   std::optional<Instant> remove_at;  // when to ask (again) for its removal
   bool evict = true;
@@ -57,16 +60,22 @@ struct PodRecord {
   std::string told;        // the last message of its condition
 
   bool is_bound() const { return !node.empty(); }
+  // It has a node, and is not bound to it as far as is known.
+  bool is_placed() const { return !planned.empty() && !is_bound(); }
   void SetBound(const std::string& to) {
     node = to;
     sent = held = false;
     read_at.reset();
+    making_since.reset();
+    making.clear();
     refused = 0;
   }
   void ClearPlan() {
     planned.clear();
     sent = held = false;
     read_at.reset();
+    making_since.reset();
+    making.clear();
   }
 };
 

@@ -83,16 +83,12 @@ int32_t LeastByAnnotation(const Pod& pod) {
 
 }  // namespace
 
-Duration PodSchedulerSettings::Backoff(int failures) const {
-  constexpr int kMostDoublings = 20;
-  return std::min(longest_retry, first_retry * (int64_t{1} << std::min(failures, kMostDoublings)));
-}
-
 PodScheduler::PodScheduler(PodSchedulerSettings settings)
     : settings_(std::move(settings)),
       model_(settings_.cluster),
       requests_(model_, groups_),
-      events_(settings_.report_period) {}
+      events_(settings_.report_period),
+      binds_(settings_.binds, model_, pods_, volumes_) {}
 
 PodScheduler::~PodScheduler() = default;
 
@@ -164,8 +160,7 @@ void PodScheduler::Observe(const Pod& pod, bool fresh) {
   PodRecord& record = Record(pod);
   if (!record.is_bound() && !pod.node_name.empty()) record.SetBound(pod.node_name);
   if (fresh && !record.is_bound() && record.sent && record.read_at) {
-    // The bind was not done.
-    HoldBind(record);
+    OnBindReply(record, BindResult::kBusy, "an earlier bind was not carried out");
   }
   record.gated = !pod.scheduling_gates.empty();
   record.deleting = record.deleting || pod.meta.being_deleted;
@@ -218,42 +213,19 @@ void PodScheduler::OnBind(const PodName& pod, BindResult result, const std::stri
                           Instant now) {
   PodRecord* record = pods_.Find(pod);
   if (record == nullptr || !record->sent) return;
-  MarkDirty(record->unit);
-  switch (result) {
-    case BindResult::kBound:
-      record->SetBound(record->planned);
-      return;
-    case BindResult::kUnknown:
-      record->read_at = now;
-      return;
-    case BindResult::kBusy:
-    case BindResult::kRefused:
-      break;
-  }
   now_ = std::max(now_, now);
-  record->refused_because = why;
-  result == BindResult::kBusy ? HoldBind(*record) : RefuseBind(*record);
+  OnBindReply(*record, result, why);
 }
 
-// The same bind is sent again after a while. Until then the place stays the pod's own: another pod
-// that took it would leave a gang without the last of its pods.
-void PodScheduler::HoldBind(PodRecord& record) {
-  constexpr int kMostHolds = 5;  // half a minute in all
+void PodScheduler::OnBindReply(PodRecord& record, BindResult result, const std::string& why) {
+  MarkDirty(record.unit);
   const bool placed = units_.at(record.unit).stage == Stage::kPlaced;
-  if (!placed || record.refused >= kMostHolds || record.planned.empty()) return RefuseBind(record);
-  record.sent = false;
-  record.held = true;
-  record.read_at.reset();
-  record.retry_at = now_ + settings_.Backoff(record.refused++);
-  volumes_.NoteChanged(record.name.Key());
+  binds_.OnReply(record, placed, result, why, now_);
 }
 
-// The pod is placed anew after a while, perhaps on another node.
-void PodScheduler::RefuseBind(PodRecord& record) {
-  record.ClearPlan();
-  pods_.SetAccount(record, PodRecord::Account::kNone);
-  record.retry_at = now_ + settings_.Backoff(record.refused++);
-  volumes_.NoteChanged(record.name.Key());
+void PodScheduler::OnSelectNode(const SelectNode& select, const Status& why, Instant now) {
+  now_ = std::max(now_, now);
+  if (!why.ok()) volumes_.OnNotAsked(select.Key(), why.message());
 }
 
 void PodScheduler::OnRemove(const PodName& pod, bool accepted, Instant now) {
@@ -278,10 +250,22 @@ void PodScheduler::Apply(const scheduler::Event& event) {
 
 // What the volumes of pods demand counts for those that have no node yet.
 void PodScheduler::UpdateVolumes() {
+  for (const PodVolumes::Failure& failure : volumes_.TakeFailures()) {
+    for (const std::string& key : failure.pods) {
+      PodRecord* record = pods_.FindKey(key);
+      if (record == nullptr || !record->is_placed()) continue;
+      binds_.Refuse(*record, failure.why, now_);
+      MarkDirty(record->unit);
+    }
+  }
   for (const std::string& key : volumes_.TakeChanged()) {
     PodRecord* record = pods_.FindKey(key);
     if (record == nullptr || !record->ours || !record->refusal.empty()) continue;
     if (record->is_bound() || record->sent) continue;
+    if (record->is_placed()) {
+      MarkDirty(record->unit);  // its claims are looked at before it is bound
+      continue;
+    }
     PodVolumes::Answer answer = volumes_.AnswerFor(key);
     std::string rules = answer.wait.empty() ? KeyOf(answer.rules) : record->rules;
     if (answer.wait == record->volume_wait && rules == record->rules) continue;
@@ -291,7 +275,6 @@ void PodScheduler::UpdateVolumes() {
     }
     record->volume_wait = std::move(answer.wait);
     record->rules = std::move(rules);
-    if (record->held && !record->volume_wait.empty()) RefuseBind(*record);
     PodUnit& unit = units_.at(record->unit);
     if (unit.stage == Stage::kWaiting) EndJob(unit, false);
     MarkDirty(unit.key);
@@ -417,7 +400,7 @@ void PodScheduler::Report(Instant now, size_t most, std::vector<PodAction>& acti
       if (record.is_bound() || record.finished || record.deleting || record.gated) continue;
       any = true;
       // A bind on its way needs no report, and there may be thousands of them.
-      if (!record.planned.empty() && unit.after.empty()) continue;
+      if (record.is_placed() && unit.after.empty() && record.making.empty()) continue;
       std::string message = WhyNotBound(pod);
       if (message.empty()) continue;
       events_.OnWait(unit, record.name, message, now);
@@ -483,7 +466,7 @@ void PodScheduler::Carry(const scheduler::Decision& decision, Instant now) {
       Place(unit, decision);
       return;
     case Kind::kUndo:
-      unit.retry_at = now + settings_.Backoff(unit.failures++);
+      unit.retry_at = now + settings_.binds.Backoff(unit.failures++);
       [[fallthrough]];
     case Kind::kEvict:
     case Kind::kSuspend:
@@ -526,21 +509,6 @@ void PodScheduler::Place(PodUnit& unit, const scheduler::Decision& decision) {
     waiting_for_[job.value()].insert(unit.key);
   }
   MarkDirty(unit.key);
-}
-
-void PodScheduler::SendBinds(PodUnit& unit, std::vector<PodAction>& actions) {
-  for (const PodUnit::Member& member : unit.members) {
-    PodRecord& record = *pods_.FindKey(member.pod);
-    if (!member.placed || record.sent || record.is_bound() || record.planned.empty()) continue;
-    if (record.held && record.retry_at > now_) continue;
-    record.sent = true;
-    record.held = false;
-    BindPod bind{record.name, record.planned, {}};
-    if (!unit.group.empty()) {
-      bind.annotations.emplace(kRankAnnotation, std::to_string(member.rank));
-    }
-    actions.emplace_back(std::move(bind));
-  }
 }
 
 Status PodScheduler::CheckInvariants() const {

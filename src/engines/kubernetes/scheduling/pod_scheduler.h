@@ -14,9 +14,8 @@
 //     bound. Its pods are made anew by what owns them.
 //
 // Pure: time is an argument, there is no input or output, and equal calls give equal actions. Left
-// out: pod affinity, topology spread, resource claims and volumes that are made at their first pod,
-// which are refused by name; priorities of nodes (PreferNoSchedule, preferred affinity) are refused
-// or not considered.
+// out: pod affinity, topology spread and resource claims, which are refused by name; priorities of
+// nodes (PreferNoSchedule, preferred affinity) are refused or not considered.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +35,7 @@
 #include "engines/kubernetes/scheduling/cluster_model.h"
 #include "engines/kubernetes/scheduling/due_times.h"
 #include "engines/kubernetes/scheduling/pod_actions.h"
+#include "engines/kubernetes/scheduling/pod_binds.h"
 #include "engines/kubernetes/scheduling/pod_events.h"
 #include "engines/kubernetes/scheduling/pod_names.h"
 #include "engines/kubernetes/scheduling/pod_record.h"
@@ -48,13 +48,6 @@ namespace longhaul::engines::kubernetes {
 
 enum class PodGroupApi : uint8_t { kPlugins, kKubernetes };
 
-enum class BindResult : uint8_t {
-  kBound,
-  kUnknown,  // no reply, or one that does not tell: the pod has to be read
-  kBusy,     // the server did not take it now: the same bind is sent again
-  kRefused,  // it would refuse the same bind again
-};
-
 struct PodSchedulerSettings {
   std::string scheduler_name = "longhaul";
   ClusterModelSettings cluster;
@@ -66,15 +59,11 @@ struct PodSchedulerSettings {
   // events of one reason are repeated after the second time, and then after times that double.
   Duration report_after = std::chrono::seconds(1);
   Duration report_period = std::chrono::minutes(1);
-  Duration first_retry = std::chrono::seconds(1);  // after a refusal; then doubled
-  Duration longest_retry = std::chrono::minutes(5);
+  PodBindSettings binds;
   Duration read_period = std::chrono::seconds(2);
   Duration remove_period = std::chrono::seconds(10);
   // With so many different needs of pods, those that are gone are forgotten.
   uint32_t many_shapes = scheduler::kMaxShapes / 4 * 3;
-
-  // The time until the next attempt after so many failures in a row.
-  Duration Backoff(int failures) const;
 };
 
 class PodScheduler {
@@ -99,6 +88,8 @@ class PodScheduler {
 
   // --- Replies to actions.
   void OnBind(const PodName& pod, BindResult result, const std::string& why, Instant now);
+  // A claim that has the node now is observed like any other. `why`: it does not, or nobody knows.
+  void OnSelectNode(const SelectNode& select, const Status& why, Instant now);
   void OnRemove(const PodName& pod, bool accepted, Instant now);
   void OnEventLost(const RecordPodEvent& event) { events_.OnLost(event); }
 
@@ -132,8 +123,7 @@ class PodScheduler {
   void AssignUnit(PodRecord& record, const Pod& pod);
   void Forget(const std::string& key);
   void LeaveUnit(PodRecord& record);
-  void HoldBind(PodRecord& record);
-  void RefuseBind(PodRecord& record);
+  void OnBindReply(PodRecord& record, BindResult result, const std::string& why);
   void MarkDirty(const std::string& unit) { dirty_.insert(unit); }
   void UpdateVolumes();
   bool HasManyShapes();
@@ -167,7 +157,6 @@ class PodScheduler {
   bool Decide(Instant now);
   void Carry(const scheduler::Decision& decision, Instant now);
   void Place(PodUnit& unit, const scheduler::Decision& decision);
-  void SendBinds(PodUnit& unit, std::vector<PodAction>& actions);
 
   const PodSchedulerSettings settings_;
   ClusterModel model_;
@@ -188,6 +177,7 @@ class PodScheduler {
   PodRequests requests_;
   PodEvents events_;
   PodVolumes volumes_;
+  PodBinds binds_;
 
   std::set<std::string> dirty_;         // units
   std::set<std::string> broken_nodes_;  // whose facts have changed, or that are gone

@@ -79,7 +79,7 @@ void PodScheduler::SyncPods(PodUnit& unit, Instant now, std::vector<PodAction>& 
       record.ClearPlan();
       pods_.SetAccount(record, PodRecord::Account::kNone);
     }
-    if (record.held && !model_.HasNode(record.planned)) RefuseBind(record);
+    if (record.held && !model_.HasNode(record.planned)) binds_.Refuse(record, "", now);
   }
 }
 
@@ -122,6 +122,7 @@ void PodScheduler::SetWake(PodUnit& unit, Instant now) {
     const PodRecord& record = *pods_.FindKey(pod);
     if (record.sent) consider(record.read_at);
     if (!record.is_bound()) consider(record.retry_at);
+    consider(binds_.NextDeadline(record));
     if (unit.leaving.contains(pod) && !record.deleting) consider(record.remove_at);
   }
   if (unit.stage == Stage::kIdle) consider(unit.retry_at);
@@ -177,7 +178,7 @@ void PodScheduler::EndJob(PodUnit& unit, bool observed) {
     if (record == nullptr || record->unit != unit.key) continue;
     // A bind that was sent may be carried out: the pod keeps its plan until that is known.
     const bool uses = record->is_bound() || record->sent || record->held;
-    if (!uses) record->planned.clear();
+    if (!uses) binds_.Drop(*record);
     if (record->account == PodRecord::Account::kTask) {
       pods_.SetAccount(*record, uses && !record->finished ? PodRecord::Account::kOthers
                                                           : PodRecord::Account::kNone);
@@ -292,7 +293,7 @@ void PodScheduler::Adopt(PodUnit& unit, const Lists& lists, Instant now) {
   everywhere(PodRecord::Account::kOthers);
   // Nothing sends their binds again.
   for (PodRecord* record : lists.planned) {
-    if (record->held) RefuseBind(*record);
+    if (record->held) binds_.Refuse(*record, "", now);
   }
   StayUnmanaged(unit, lists, now);
 }
@@ -368,7 +369,7 @@ void PodScheduler::SyncPlaced(PodUnit& unit, const Lists& lists, Instant now,
     }
     return SyncIdle(unit, ListsOf(unit, now), now);
   }
-  if (unit.after.empty()) SendBinds(unit, actions);
+  if (unit.after.empty() && binds_.Send(unit, now, actions)) MarkDirty(unit.key);
   unit.complete = unit.complete || IsComplete(unit, lists);
   const bool all_bound = lists.bound.size() == unit.members.size();
   if (all_bound && !unit.confirmed) {
@@ -406,7 +407,7 @@ void PodScheduler::BeginLeaving(PodUnit& unit, bool evict, Instant now) {
       record->evict = evict;
       unit.leaving.insert(member.pod);
     } else {
-      record->ClearPlan();
+      binds_.Drop(*record);
     }
     pods_.SetAccount(*record, PodRecord::Account::kNone);
   }

@@ -9,7 +9,17 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-std::string NameOf(const std::string& key) { return key.substr(key.find('/') + 1); }
+std::string ClaimText(const std::string& key) {
+  return "claim '" + Printable(key.substr(key.find('/') + 1), 253) + "'";
+}
+
+std::string VolumeText(const VolumeClaim& claim) {
+  return "volume '" + Printable(claim.volume, 253) + "' of " + ClaimText(claim.meta.Key());
+}
+
+NodeSelectorTerm OfName(std::string_view node) {
+  return {{}, {{"metadata.name", "In", {std::string(node)}}}};
+}
 
 }  // namespace
 
@@ -32,6 +42,7 @@ void PodVolumes::SetClaim(VolumeClaim claim) {
     }
   }
   if (!claim.volume.empty()) claims_of_volume_[claim.volume].insert(key);
+  CheckAsked(entry, claim);
   entry.claim = std::move(claim);
   ClaimChanged(entry);
 }
@@ -45,6 +56,7 @@ void PodVolumes::RemoveClaim(const std::string& key) {
     if (volume->second.empty()) claims_of_volume_.erase(volume);
   }
   at->second.claim.reset();
+  at->second.asked.clear();
   ClaimChanged(at->second);
   if (at->second.pods.empty()) claims_.erase(at);
 }
@@ -146,12 +158,11 @@ const std::string* PodVolumes::HolderOf(const ClaimEntry& entry) const {
   return holder;
 }
 
-// Why the pod waits because of this claim; empty: it does not, and `rules` has what the claim's
-// volume demands.
-std::string PodVolumes::WaitFor(const std::string& pod_key, const PodEntry& pod,
-                                const std::string& key, bool ephemeral, NodeRules& rules) const {
+// Why no pod, or not this one, can use the claim now; empty: it can.
+std::string PodVolumes::Hindrance(const std::string& pod_key, const PodEntry& pod,
+                                  const std::string& key, bool ephemeral) const {
   const ClaimEntry& entry = claims_.at(key);
-  const std::string text = "claim '" + Printable(NameOf(key), 253) + "'";
+  const std::string text = ClaimText(key);
   if (!entry.claim) return text + " does not exist";
   const VolumeClaim& claim = *entry.claim;
   if (ephemeral && (!claim.meta.controller || claim.meta.controller->uid != pod.uid)) {
@@ -159,26 +170,47 @@ std::string PodVolumes::WaitFor(const std::string& pod_key, const PodEntry& pod,
   }
   if (claim.meta.being_deleted) return text + " is being deleted";
   if (claim.phase == "Lost") return text + " has lost its volume";
-  if (!claim.bound()) {
-    const auto storage = classes_.find(claim.storage_class);
-    if (storage == classes_.end() || !storage->second.waits_for_consumer) {
-      return text + " is not bound yet";
-    }
-    return text + " is not bound yet: its StorageClass '" + claim.storage_class +
-           "' has volumeBindingMode WaitForFirstConsumer, for which Longhaul does not choose nodes";
-  }
   const std::string* holder = claim.one_pod ? HolderOf(entry) : nullptr;
   if (holder != nullptr && *holder != pod_key) {
     return text + " (ReadWriteOncePod) is in use by pod " + *holder;
   }
+  return {};
+}
+
+// Why no volume is made for the claim, which has none, when a node is chosen; empty: one is.
+std::string PodVolumes::HindranceOfMaking(const VolumeClaim& claim) const {
+  const auto storage = classes_.find(claim.storage_class);
+  const bool known = storage != classes_.end();
+  if (!claim.volume.empty() || !known || !storage->second.waits_for_consumer) {
+    return ClaimText(claim.meta.Key()) + " is not bound yet";
+  }
+  if (storage->second.makes_volumes()) return {};
+  return ClaimText(claim.meta.Key()) + " is not bound yet: its StorageClass '" +
+         Printable(claim.storage_class, 253) +
+         "' makes no volumes (kubernetes.io/no-provisioner), and Longhaul does not choose among "
+         "those that exist";
+}
+
+// Why the claim's pods cannot be placed; empty: they can, and `rules` has where.
+std::string PodVolumes::WaitFor(const VolumeClaim& claim, NodeRules& rules) const {
+  if (!claim.bound()) {
+    std::string hindrance = HindranceOfMaking(claim);
+    if (!hindrance.empty()) return hindrance;
+    const auto& topologies = classes_.at(claim.storage_class).topologies;
+    if (!claim.selected_node().empty()) {
+      rules.terms.push_back({OfName(claim.selected_node())});
+    } else if (!topologies.empty()) {
+      rules.terms.push_back(topologies);
+    }
+    return {};
+  }
   const auto volume = volumes_.find(claim.volume);
-  const std::string volume_text = "volume '" + Printable(claim.volume, 253) + "' of " + text;
-  if (volume == volumes_.end()) return volume_text + " does not exist";
+  if (volume == volumes_.end()) return VolumeText(claim) + " does not exist";
   if (!volume->second.node_terms) return {};
   NodeRules demanded;
   demanded.terms.push_back(*volume->second.node_terms);
   const Status understood = CheckRules(demanded);
-  if (!understood.ok()) return volume_text + ": " + understood.message();
+  if (!understood.ok()) return VolumeText(claim) + ": " + understood.message();
   rules.terms.push_back(std::move(demanded.terms[0]));
   return {};
 }
@@ -195,10 +227,70 @@ PodVolumes::Answer PodVolumes::AnswerFor(const std::string& key) const {
     return answer;
   }
   for (const auto& [claim, ephemeral] : pod->second.claims) {
-    answer.wait = WaitFor(key, pod->second, claim, ephemeral, answer.rules);
+    answer.wait = Hindrance(key, pod->second, claim, ephemeral);
+    if (answer.wait.empty()) answer.wait = WaitFor(*claims_.at(claim).claim, answer.rules);
     if (!answer.wait.empty()) return answer;
   }
   return answer;
+}
+
+std::optional<PodVolumes::Progress> PodVolumes::ProgressOn(const std::string& key,
+                                                           const Node& node) const {
+  const auto pod = pods_.find(key);
+  if (pod == pods_.end()) return std::nullopt;
+  Progress progress;
+  for (const auto& [claim, ephemeral] : pod->second.claims) {
+    progress.refusal = Hindrance(key, pod->second, claim, ephemeral);
+    if (progress.refusal.empty()) AddProgress(claims_.at(claim), node, progress);
+    if (!progress.refusal.empty()) return progress;
+  }
+  return progress;
+}
+
+void PodVolumes::AddProgress(const ClaimEntry& entry, const Node& node, Progress& progress) const {
+  const VolumeClaim& claim = *entry.claim;
+  if (claim.bound()) {
+    // Claims and volumes are observed separately.
+    if (!volumes_.contains(claim.volume)) {
+      progress.wait = VolumeText(claim) + " is not known yet";
+      return;
+    }
+    NodeRules rules;
+    progress.refusal = WaitFor(claim, rules);
+    if (progress.refusal.empty() && !MatchesLabels(rules, node)) {
+      progress.refusal = VolumeText(claim) + " cannot be used on node '" + node.meta.name + "'";
+    }
+    return;
+  }
+  progress.refusal = claim.volume.empty() ? HindranceOfMaking(claim) : std::string();
+  if (!progress.refusal.empty()) return;
+  progress.wait = ClaimText(claim.meta.Key()) + " has no volume yet, which is being made";
+  const bool asked = !entry.asked.empty() || !claim.selected_node().empty();
+  if (!asked && claim.volume.empty()) progress.unasked.push_back(&claim);
+}
+
+void PodVolumes::OnAsked(const std::string& claim) {
+  const auto entry = claims_.find(claim);
+  if (entry == claims_.end() || !entry->second.claim) return;
+  entry->second.asked = entry->second.claim->meta.resource_version;
+}
+
+void PodVolumes::OnNotAsked(const std::string& claim, const std::string& why) {
+  const auto entry = claims_.find(claim);
+  if (entry == claims_.end() || entry->second.asked.empty()) return;
+  entry->second.asked.clear();
+  failures_.push_back({why, entry->second.pods});
+}
+
+// The node was written into the version that is known, or not at all. So if the next version lacks
+// it, either the provisioner has removed it, or somebody else has changed the claim first.
+void PodVolumes::CheckAsked(ClaimEntry& entry, const VolumeClaim& next) {
+  if (!entry.claim) return;
+  const bool was_selected = !entry.claim->selected_node().empty();
+  const bool asked = !entry.asked.empty() && entry.asked != next.meta.resource_version;
+  if (asked) entry.asked.clear();
+  if (!next.selected_node().empty() || !next.volume.empty() || !(was_selected || asked)) return;
+  failures_.push_back({"no volume could be made for " + ClaimText(next.meta.Key()), entry.pods});
 }
 
 }  // namespace longhaul::engines::kubernetes

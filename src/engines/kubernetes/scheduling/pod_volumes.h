@@ -5,8 +5,15 @@
 // with the mode ReadWriteOncePod belongs to one pod at a time: to the one that is bound, else to
 // the one that was made first.
 //
-// Left out: choosing the node of a volume that is made at the first pod (WaitForFirstConsumer),
-// whose pods wait with this reason, and the number of volumes that a node can attach.
+// The volume of a claim with volumeBindingMode WaitForFirstConsumer is made after a node has been
+// chosen for a pod. So its pods are placed first, where the class permits it; then the node is
+// written into the claim (an annotation), which its provisioner waits for; and the pods are bound
+// when the claim is. A provisioner that cannot make the volume there removes the annotation: then
+// the pods are placed anew. Until then the claim's pods that have no node go to that one.
+//
+// Left out: volumes that exist before their claims (local ones), whose pods wait with this reason;
+// the capacity of storage, which the provisioner knows; the number of volumes that a node can
+// attach.
 //
 // Pure. Knows the pods with claims only: the others cost nothing.
 #pragma once
@@ -63,7 +70,26 @@ class PodVolumes {
   Answer AnswerFor(const std::string& key) const;
   // The pods whose answers may have changed since the last call.
   std::set<std::string> TakeChanged() { return std::exchange(changed_, {}); }
-  bool has_changed() const { return !changed_.empty(); }
+  bool has_changed() const { return !changed_.empty() || !failures_.empty(); }
+
+  // --- The volumes of pods that have been placed, and are not bound yet.
+  struct Progress {
+    std::string refusal;  // why the pod cannot be bound to the node; empty: it can
+    std::string wait;     // which claim has no volume yet; empty: none
+    std::vector<const VolumeClaim*> unasked;  // into which the node has to be written
+  };
+  // None for a pod without claims.
+  std::optional<Progress> ProgressOn(const std::string& key, const Node& node) const;
+  // The node is being written into the claim.
+  void OnAsked(const std::string& claim);
+  // The node was not written, or nobody knows whether it was.
+  void OnNotAsked(const std::string& claim, const std::string& why);
+  // A volume was not made where it was asked for: the pods of its claim are to be placed anew.
+  struct Failure {
+    std::string why;
+    std::set<std::string> pods;
+  };
+  std::vector<Failure> TakeFailures() { return std::exchange(failures_, {}); }
 
  private:
   struct PodEntry {
@@ -76,13 +102,19 @@ class PodVolumes {
   struct ClaimEntry {
     std::optional<VolumeClaim> claim;  // none: it does not exist
     std::set<std::string> pods;        // that use it
+    // The version of the claim into which the node is being written; empty: none.
+    std::string asked;
   };
 
   void AllChanged();
   void ClaimChanged(const ClaimEntry& entry);
   void HolderChanged(const ClaimEntry& entry);
-  std::string WaitFor(const std::string& pod_key, const PodEntry& pod, const std::string& key,
-                      bool ephemeral, NodeRules& rules) const;
+  void CheckAsked(ClaimEntry& entry, const VolumeClaim& next);
+  std::string Hindrance(const std::string& pod_key, const PodEntry& pod, const std::string& key,
+                        bool ephemeral) const;
+  std::string WaitFor(const VolumeClaim& claim, NodeRules& rules) const;
+  void AddProgress(const ClaimEntry& entry, const Node& node, Progress& progress) const;
+  std::string HindranceOfMaking(const VolumeClaim& claim) const;
   const std::string* HolderOf(const ClaimEntry& entry) const;
 
   bool readable_ = true;
@@ -92,6 +124,7 @@ class PodVolumes {
   std::map<std::string, std::set<std::string>> claims_of_volume_;  // bound ones
   std::map<std::string, StorageClass> classes_;
   std::set<std::string> changed_;
+  std::vector<Failure> failures_;
 };
 
 }  // namespace longhaul::engines::kubernetes

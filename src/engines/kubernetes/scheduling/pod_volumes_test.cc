@@ -84,13 +84,13 @@ TEST_F(PodVolumesTest, AClaimThatNeedsAnotherThingIsNamedWithIt) {
   StorageClass late;
   late.meta.name = "late";
   late.waits_for_consumer = true;
+  late.provisioner = "kubernetes.io/no-provisioner";
   volumes_.SetClass(late);
   Add("p", {"data"});
   VolumeClaim claim = Claim("data", "");
   claim.storage_class = "late";
   volumes_.SetClaim(claim);
-  EXPECT_THAT(Wait("p"), testing::HasSubstr("StorageClass 'late' has volumeBindingMode "
-                                            "WaitForFirstConsumer"));
+  EXPECT_THAT(Wait("p"), testing::HasSubstr("StorageClass 'late' makes no volumes"));
   volumes_.TakeChanged();
   volumes_.RemoveClass("late");
   EXPECT_EQ(volumes_.TakeChanged(), Keys{"ns/p"});

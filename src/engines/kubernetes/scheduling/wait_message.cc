@@ -13,6 +13,7 @@ std::string WaitMessage(const PodRecord& pod, const PodUnit& unit, const PodTabl
   if (scheduler == nullptr) return "The cluster has no nodes.";
   switch (unit.stage) {
     case PodUnit::Stage::kPlaced:
+      if (!pod.making.empty()) return "It has a node, and waits: " + pod.making + ".";
       return unit.after.empty() ? "Its binding is on its way."
                                 : "It has a node, which others have to leave first.";
     case PodUnit::Stage::kLeaving:
@@ -47,7 +48,7 @@ std::string WaitMessage(const PodRecord& pod, const PodUnit& unit, const PodTabl
   }
   for (const std::string& key : unit.pods) {
     const std::string& why = pods.FindKey(key)->refused_because;
-    if (!why.empty()) return "Its binding was refused, and is tried again: " + why + ".";
+    if (!why.empty()) return "It could not be bound, and this is tried again: " + why + ".";
   }
   return "An earlier start failed, and the next one is due soon.";
 }

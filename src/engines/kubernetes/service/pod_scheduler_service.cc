@@ -260,6 +260,8 @@ void PodSchedulerService::OnReply(const PodAction& action, const Reply& reply) {
     scheduler_.OnBind(bind->pod, BindResultOf(reply.verdict), reply.verdict.status.message(), now);
   } else if (const auto* remove = std::get_if<RemovePod>(&action)) {
     scheduler_.OnRemove(remove->pod, IsRemoved(reply.verdict), now);
+  } else if (const auto* select = std::get_if<SelectNode>(&action)) {
+    scheduler_.OnSelectNode(*select, reply.verdict.status, now);
   } else if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
     OnRead(*read, reply);
   } else {

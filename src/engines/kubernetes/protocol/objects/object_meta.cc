@@ -33,7 +33,14 @@ Status ReadMetaPart(std::string_view key, JsonValue value, const JsonPlace& plac
   if (key == "resourceVersion") return ReadString(value, place, &meta->resource_version);
   if (key == "generation") return ReadInt64(value, place, &meta->generation);
   if (key == "labels") return ReadStrings(value, place, "", &meta->labels);
-  if (key == "annotations") return ReadStrings(value, place, kAnnotationPrefix, &meta->annotations);
+  if (key == "annotations") {
+    return ForEachField(
+        value, place, [meta](std::string_view name, JsonValue field, const JsonPlace& at) {
+          const bool kept = name.starts_with(kAnnotationPrefix) || name == kSelectedNodeAnnotation;
+          if (!kept) return Status();
+          return ReadString(field, at, &meta->annotations[std::string(name)]);
+        });
+  }
   if (key == "creationTimestamp") return ReadInstant(value, place, &meta->created_at);
   if (key == "deletionTimestamp") {
     std::optional<Instant> at;

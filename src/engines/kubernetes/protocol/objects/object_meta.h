@@ -18,8 +18,10 @@
 
 namespace longhaul::engines::kubernetes {
 
-// Of the annotations, those that begin with this are kept.
+// Of the annotations, those that begin with the first and the second one are kept.
 constexpr std::string_view kAnnotationPrefix = "longhaul.dev/";
+// On a claim: the node for which its volume has to be made.
+constexpr std::string_view kSelectedNodeAnnotation = "volume.kubernetes.io/selected-node";
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 
@@ -38,7 +40,7 @@ struct ObjectMeta {
   std::string resource_version;
   int64_t generation = 0;
   Labels labels;
-  Labels annotations;  // with kAnnotationPrefix
+  Labels annotations;  // those above
   std::vector<std::string> finalizers;
   std::optional<Owner> controller;
   std::optional<Instant> created_at;

@@ -30,7 +30,51 @@ Status ReadVolumeSpec(std::string_view key, JsonValue value, const JsonPlace& pl
       });
 }
 
+Status ReadTopologyLabel(JsonValue value, const JsonPlace& place, NodeSelectorTerm* term) {
+  NodeRequirement& label = term->match_labels.emplace_back();
+  label.comparison = "In";
+  return ForEachField(
+      value, place, [&label](std::string_view key, JsonValue field, const JsonPlace& at) {
+        if (key == "key") return ReadString(field, at, &label.key);
+        if (key != "values") return Status();
+        return ForEachElement(field, at, [&label](JsonValue text, const JsonPlace& text_at) {
+          return ReadString(text, text_at, &label.values.emplace_back());
+        });
+      });
+}
+
+// One element of allowedTopologies.
+Status ReadTopology(JsonValue value, const JsonPlace& place, NodeSelectorTerm* term) {
+  return ForEachField(
+      value, place, [term](std::string_view key, JsonValue field, const JsonPlace& at) {
+        if (key != "matchLabelExpressions") return Status();
+        return ForEachElement(field, at, [term](JsonValue label, const JsonPlace& label_at) {
+          return ReadTopologyLabel(label, label_at, term);
+        });
+      });
+}
+
+Status ReadStorageField(std::string_view key, JsonValue value, const JsonPlace& place,
+                        StorageClass* storage) {
+  if (key == "metadata") return ReadMetaField(value, place, &storage->meta);
+  if (key == "provisioner") return ReadString(value, place, &storage->provisioner);
+  if (key == "allowedTopologies") {
+    return ForEachElement(value, place, [storage](JsonValue element, const JsonPlace& at) {
+      return ReadTopology(element, at, &storage->topologies.emplace_back());
+    });
+  }
+  if (key != "volumeBindingMode") return Status();
+  ASSIGN_OR_RETURN(const std::string_view mode, TextOf(value, place));
+  storage->waits_for_consumer = mode == "WaitForFirstConsumer";
+  return Status();
+}
+
 }  // namespace
+
+std::string_view VolumeClaim::selected_node() const {
+  const auto at = meta.annotations.find(kSelectedNodeAnnotation);
+  return at == meta.annotations.end() ? std::string_view() : std::string_view(at->second);
+}
 
 Result<VolumeClaim> ReadVolumeClaim(JsonParser& parser, PaddedText json) {
   const JsonPlace place{nullptr, "claim"};
@@ -74,15 +118,10 @@ Result<Volume> ReadVolume(JsonParser& parser, PaddedText json) {
 Result<StorageClass> ReadStorageClass(JsonParser& parser, PaddedText json) {
   const JsonPlace place{nullptr, "storageClass"};
   StorageClass storage;
-  RETURN_IF_ERROR(
-      ReadObject(parser, json, place,
-                 [&](std::string_view key, JsonValue value, const JsonPlace& at) -> Status {
-                   if (key == "metadata") return ReadMetaField(value, at, &storage.meta);
-                   if (key != "volumeBindingMode") return Status();
-                   ASSIGN_OR_RETURN(const std::string_view mode, TextOf(value, at));
-                   storage.waits_for_consumer = mode == "WaitForFirstConsumer";
-                   return Status();
-                 }));
+  RETURN_IF_ERROR(ReadObject(
+      parser, json, place, [&storage](std::string_view key, JsonValue value, const JsonPlace& at) {
+        return ReadStorageField(key, value, at, &storage);
+      }));
   RETURN_IF_ERROR(CheckMeta(storage.meta, place));
   return storage;
 }

@@ -1,11 +1,11 @@
 // What a scheduler requires of claims, volumes and storage classes.
 //
-// Left out: sizes, allowed topologies, labels of zones on volumes, and how many volumes a driver
-// attaches to a node.
+// Left out: sizes, labels of zones on volumes, and how many volumes a driver attaches to a node.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -23,6 +23,8 @@ struct VolumeClaim {
   bool one_pod = false;       // ReadWriteOncePod
 
   bool bound() const { return phase == "Bound" && !volume.empty(); }
+  // The node for which its volume has to be made; empty: none is chosen yet.
+  std::string_view selected_node() const;
 };
 
 // A PersistentVolume.
@@ -35,6 +37,12 @@ struct Volume {
 struct StorageClass {
   ObjectMeta meta;
   bool waits_for_consumer = false;  // volumeBindingMode: WaitForFirstConsumer
+  std::string provisioner;
+  // Where volumes are made (allowedTopologies): one of the terms holds; none: everywhere.
+  std::vector<NodeSelectorTerm> topologies;
+
+  // Whether volumes are made for claims. Otherwise somebody else makes them beforehand.
+  bool makes_volumes() const { return provisioner != "kubernetes.io/no-provisioner"; }
 };
 
 // Each reads its object. kInvalidArgument, with the field's name, when a field has the wrong type,

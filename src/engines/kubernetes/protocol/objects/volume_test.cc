@@ -71,6 +71,32 @@ TEST(StorageClass, HasItsBindingMode) {
                    ->waits_for_consumer);
 }
 
+TEST(StorageClass, HasWhereItsVolumesAreMade) {
+  const StorageClass anywhere = *ReadWith(ReadStorageClass, kClass);
+  EXPECT_TRUE(anywhere.topologies.empty());
+  EXPECT_TRUE(anywhere.makes_volumes());
+  const StorageClass limited =
+      *ReadWith(ReadStorageClass, With(kClass, R"("provisioner": "x")",
+                                       R"("provisioner": "kubernetes.io/no-provisioner",
+      "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]},
+      {"key": "rack", "values": ["r"]}]}, {"matchLabelExpressions": null}])"));
+  EXPECT_FALSE(limited.makes_volumes());
+  ASSERT_EQ(limited.topologies.size(), 2u);
+  ASSERT_EQ(limited.topologies[0].match_labels.size(), 2u);
+  EXPECT_EQ(limited.topologies[0].match_labels[0].key, "zone");
+  EXPECT_EQ(limited.topologies[0].match_labels[0].comparison, "In");
+  EXPECT_EQ(limited.topologies[0].match_labels[0].values, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(VolumeClaim, HasTheNodeForWhichItsVolumeIsMade) {
+  EXPECT_EQ(ReadWith(ReadVolumeClaim, kClaim)->selected_node(), "");
+  const VolumeClaim claim =
+      *ReadWith(ReadVolumeClaim, With(kClaim, R"("uid": "u")", R"("uid": "u", "annotations":
+      {"volume.kubernetes.io/selected-node": "n", "other": "m"})"));
+  EXPECT_EQ(claim.selected_node(), "n");
+  EXPECT_EQ(claim.meta.annotations.size(), 1u);
+}
+
 TEST(VolumeObjects, RefuseAWrongTypeWithTheFieldsName) {
   const struct {
     Status status;
@@ -87,6 +113,11 @@ TEST(VolumeObjects, RefuseAWrongTypeWithTheFieldsName) {
        "the wrong type, expected a string"},
       {ReadWith(ReadStorageClass, With(kClass, R"("WaitForFirstConsumer")", "7")).status(),
        "storageClass.volumeBindingMode has the wrong type, expected a string"},
+      {ReadWith(ReadStorageClass, With(kClass, R"("x")", R"("x", "allowedTopologies": [{
+       "matchLabelExpressions": [{"values": [7]}]}])"))
+           .status(),
+       "storageClass.allowedTopologies[0].matchLabelExpressions[0].values[0] has the wrong type, "
+       "expected a string"},
   };
   for (const auto& row : kRows) {
     EXPECT_EQ(row.status.code(), Code::kInvalidArgument) << row.text;
