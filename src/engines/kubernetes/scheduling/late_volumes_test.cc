@@ -239,5 +239,31 @@ TEST_F(LateVolumesTest, APodWhoseClaimVanishesWhileItsVolumeIsMadeLosesItsPlace)
   EXPECT_THAT(Advance(), ElementsAre("select data node-a"));
 }
 
+// The replacement of a lost pod waits for a node that its claim names. Then the
+// volume can be used everywhere.
+TEST_F(LateVolumesTest, TheReplacementOfALostPodFollowsItsClaim) {
+  scheduler_.OnPod(Member("g-0", {}));
+  scheduler_.OnPod(Member("g-1", {}));
+  for (const Texts binds = Advance(); const std::string& text : binds) {
+    const std::string pod = text.substr(5, 3);
+    scheduler_.OnBind({"ns", pod, pod}, BindResult::kBound, "", now_);
+  }
+  Advance();
+  scheduler_.OnPodGone({"ns", "g-1", "g-1"});
+  scheduler_.OnPod(PodNamed("other", {}));
+  EXPECT_THAT(Advance(), ElementsAre("bind other node-b"));
+  AddNode("node-c", "c");
+  SetClaim("data", "node-b");
+  Pod next = Member("g-1", {"data"});
+  next.meta.uid = "next";
+  scheduler_.OnPod(next);
+  EXPECT_THAT(Advance(), IsEmpty());
+  Volume anywhere;
+  anywhere.meta.name = "pv";
+  scheduler_.volumes().SetVolume(anywhere);
+  SetClaim("data", "node-b", "pv");
+  EXPECT_THAT(Advance(), ElementsAre("bind g-1 node-c"));
+}
+
 }  // namespace
 }  // namespace longhaul::engines::kubernetes

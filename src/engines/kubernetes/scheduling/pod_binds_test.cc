@@ -103,6 +103,68 @@ TEST(PodScheduler, AGangKeepsThePlaceOfABindThatIsSentAgain) {
   EXPECT_EQ(bound, (std::set<std::string>{"g-0", "g-1", "g-2", "g-3"}));
 }
 
+class TwoNodesTest : public testing::Test {
+ protected:
+  TwoNodesTest() {
+    for (const char* name : {"n0", "n1"}) scheduler_.OnNode(ReadyNode(name));
+  }
+  // Two pods of eight GPUs.
+  void AddGang(const std::string& name, int32_t priority) {
+    Pod pod = PodOfOurs(8);
+    pod.priority = priority;
+    pod.meta.labels["scheduling.x-k8s.io/pod-group"] = name;
+    pod.meta.annotations["longhaul.dev/min-member"] = "2";
+    for (const char* member : {"-0", "-1"}) {
+      pod.meta.name = pod.meta.uid = name + member;
+      scheduler_.OnPod(pod);
+    }
+  }
+  std::vector<PodAction> Advance(Duration time) {
+    std::vector<PodAction> actions = scheduler_.Advance(now_ += time, 0);
+    std::erase_if(actions, [](const PodAction& action) {
+      return std::holds_alternative<RecordPodEvent>(action);
+    });
+    EXPECT_TRUE(scheduler_.CheckInvariants().ok());
+    return actions;
+  }
+
+  PodScheduler scheduler_{PodSchedulerSettings{}};
+  Instant now_ = InstantFromNanoseconds(1'000'000'000'000);
+};
+
+TEST_F(TwoNodesTest, ABindThatIsDueWhenAnotherNodeVanishesIsSentAgain) {
+  AddGang("g", 0);
+  const std::vector<PodAction> binds = Advance(seconds(1));
+  ASSERT_EQ(binds.size(), 2u);
+  const auto& first = std::get<BindPod>(binds[0]);
+  const auto& second = std::get<BindPod>(binds[1]);
+  scheduler_.OnBind(first.pod, BindResult::kBound, "", now_);
+  scheduler_.OnBind(second.pod, BindResult::kBusy, "busy", now_);
+  EXPECT_TRUE(Advance(milliseconds(1)).empty());
+  scheduler_.OnNodeGone(first.node);
+  const std::vector<PodAction> again = Advance(seconds(30));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(std::get<BindPod>(again[0]).pod, second.pod);
+}
+
+TEST_F(TwoNodesTest, AGangIsPreemptedWholeAfterOneOfItsNodesHasComeBack) {
+  AddGang("low", 0);
+  for (const PodAction& bind : Advance(seconds(1))) {
+    scheduler_.OnBind(std::get<BindPod>(bind).pod, BindResult::kBound, "", now_);
+  }
+  Advance(seconds(1));
+  scheduler_.OnNodeGone("n1");
+  Advance(seconds(1));
+  scheduler_.OnNode(ReadyNode("n1"));
+  Advance(seconds(1));
+  AddGang("high", 100);
+  std::set<std::string> removed;
+  for (const PodAction& action : Advance(minutes(1))) {
+    if (const auto* remove = std::get_if<RemovePod>(&action)) removed.insert(remove->pod.name);
+  }
+  EXPECT_EQ(removed, (std::set<std::string>{"low-0", "low-1"}));
+}
+
 // UndefinedBehaviorSanitizer reports an overflow if its score counts what is missing.
 TEST(PodScheduler, ANodeOfWhichOthersUseMoreThanItHasIsScored) {
   PodScheduler scheduler({});

@@ -19,9 +19,10 @@ uint64_t FromEnvironment(const char* name, uint64_t standard) {
   return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
 }
 
-void Fill(SimulatedCluster& cluster, uint64_t seed) {
+void Fill(SimulatedCluster& cluster, uint64_t seed, bool late_volumes) {
   Random rng(seed + 1'000'000);
   const auto below = [&rng](uint64_t most) { return static_cast<int>(rng.Below(most)); };
+  if (late_volumes) cluster.AddStorageClass();
   const int nodes = 2 + below(5);
   for (int i = 0; i < nodes; ++i) {
     cluster.AddNode("n" + std::to_string(i), "leaf-" + std::to_string(i / 2), 8);
@@ -38,6 +39,7 @@ void Fill(SimulatedCluster& cluster, uint64_t seed) {
     gang.size = std::min(gang.size, 8);
     gang.priority = 100 * below(3);
     gang.runs = seconds(5 + below(120));
+    gang.late_volumes = late_volumes && i % 2 == 0;
     cluster.AddGang(gang);
   }
 }
@@ -45,13 +47,14 @@ void Fill(SimulatedCluster& cluster, uint64_t seed) {
 void RunSeed(uint64_t seed, const SimulatedFaults& faults, int* rejected, int* removed) {
   SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
   SimulatedCluster cluster(seed, faults);
-  Fill(cluster, seed);
+  Fill(cluster, seed, faults.provisioning);
   cluster.FaultsUntil(minutes(5));
   const Status holds = cluster.Run(hours(12), [&cluster] { return cluster.AllFinished(); });
   ASSERT_TRUE(holds.ok()) << holds << "\n" << cluster.log();
   ASSERT_TRUE(cluster.AllFinished()) << cluster.log();
   *rejected += cluster.Rejected();
   *removed += cluster.Removed();
+  EXPECT_EQ(cluster.Volumes() > 0, faults.provisioning);
 }
 
 void RunAll(const SimulatedFaults& faults, int* rejected, int* removed) {
@@ -97,6 +100,17 @@ TEST(PodHistory, WithVanishingNodesAndDeletedPodsAllWorkEnds) {
   SimulatedFaults faults;
   faults.nodes = faults.deletions = true;
   int rejected = 0, removed = 0;
+  RunAll(faults, &rejected, &removed);
+}
+
+TEST(PodHistory, WithVolumesThatAreMadeLateAndGivenUpGangsStartWhole) {
+  SimulatedFaults faults;
+  faults.provisioning = true;
+  int rejected = 0, removed = 0;
+  RunAll(faults, &rejected, &removed);
+  EXPECT_EQ(rejected, 0);
+  faults.lost_messages = faults.refusals = faults.watches = faults.nodes = true;
+  faults.leaders = faults.deletions = true;
   RunAll(faults, &rejected, &removed);
 }
 

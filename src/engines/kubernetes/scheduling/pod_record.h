@@ -115,6 +115,7 @@ struct PodUnit {
   std::set<std::string> leaving;  // pods to be removed
   // Since when its pods are bound where the scheduler could not put them.
   std::optional<Instant> unmanaged_since;
+  bool misses_node = false;      // one of its pods is bound to a node that does not exist
   bool confirmed = false;        // the scheduler knows that all are bound
   bool complete = false;         // enough of its pods have been bound at one time
   std::optional<Instant> since;  // when it could first be placed

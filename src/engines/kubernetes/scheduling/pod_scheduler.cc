@@ -276,7 +276,8 @@ void PodScheduler::UpdateVolumes() {
     record->volume_wait = std::move(answer.wait);
     record->rules = std::move(rules);
     PodUnit& unit = units_.at(record->unit);
-    if (unit.stage == Stage::kWaiting) EndJob(unit, false);
+    // Its job was described otherwise. Of one that is placed, this pod is a lost task.
+    if (unit.stage == Stage::kWaiting || unit.stage == Stage::kPlaced) EndJob(unit, false);
     MarkDirty(unit.key);
   }
 }
@@ -344,7 +345,9 @@ void PodScheduler::RebuildCluster() {
   broken_nodes_.clear();
   for (const spec::TopologyNode& node : topology->nodes()) pods_.NoteChanged(node.name);
   for (auto& [key, unit] : units_) {
-    if (unit.stage == Stage::kWaiting || unit.stage == Stage::kIdle) MarkDirty(key);
+    const bool waits = unit.stage == Stage::kWaiting || unit.stage == Stage::kIdle;
+    // A node that comes back may have pods of a gang that goes on elsewhere.
+    if (waits || unit.misses_node) MarkDirty(key);
   }
 }
 

@@ -14,8 +14,9 @@ struct PodScheduler::Lists {
   std::vector<PodRecord*> planned;  // with a node, and a bind that is not answered or not sent
   std::vector<PodRecord*> pending;
   size_t finished = 0;
-  size_t held_back = 0;  // gated, refused, or not to be tried yet
-  bool started = false;  // one of them has run
+  size_t held_back = 0;      // gated, refused, or not to be tried yet
+  bool started = false;      // one of them has run
+  bool misses_node = false;  // one is bound to a node that does not exist
 
   size_t present() const { return bound.size() + planned.size() + pending.size(); }
 };
@@ -43,7 +44,9 @@ PodScheduler::Lists PodScheduler::ListsOf(const PodUnit& unit, Instant now) {
     } else if (unit.leaving.contains(pod) || record.deleting) {
       continue;
     } else if (record.is_bound()) {
-      if (model_.HasNode(record.node)) lists.bound.push_back(&record);
+      const bool there = model_.HasNode(record.node);
+      if (there) lists.bound.push_back(&record);
+      lists.misses_node = lists.misses_node || !there;
     } else if (!record.planned.empty()) {
       if (model_.HasNode(record.planned)) lists.planned.push_back(&record);
     } else if (record.gated || !record.refusal.empty() || !record.volume_wait.empty() ||
@@ -89,6 +92,7 @@ void PodScheduler::Sync(PodUnit& unit, Instant now, std::vector<PodAction>& acti
     return SetWake(unit, now);
   }
   const Lists lists = ListsOf(unit, now);
+  unit.misses_node = lists.misses_node;
   switch (unit.stage) {
     case Stage::kIdle:
       SyncIdle(unit, lists, now);
@@ -282,6 +286,8 @@ void PodScheduler::Adopt(PodUnit& unit, const Lists& lists, Instant now) {
       unit.unmanaged_since.reset();
       unit_of_job_[unit.job.value()] = unit.key;
       everywhere(PodRecord::Account::kTask);
+      // Those whose bind is to be sent again may be due.
+      if (!lists.planned.empty()) MarkDirty(unit.key);
       return;
     }
     Apply(scheduler::JobEnded{unit.job, false});

@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kDevice = "nvidia.com/gpu";
+constexpr const char* kClaimsPath = "/api/v1/namespaces/ns/persistentvolumeclaims";
 constexpr Duration kTend = milliseconds(500);
 // Pods of a node that is gone are collected after this time.
 constexpr Duration kCollect = seconds(40);
@@ -186,11 +187,26 @@ void SimulatedCluster::AddGang(const SimulatedGang& gang) {
   for (int i = 0; i < gang.size; ++i) MakePod(gang, i);
 }
 
+void SimulatedCluster::AddStorageClass() {
+  const Json late = {{"metadata", {{"name", "late"}}},
+                     {"provisioner", "csi.example.com"},
+                     {"volumeBindingMode", "WaitForFirstConsumer"}};
+  CHECK(Do("POST", "/apis/storage.k8s.io/v1/storageclasses", late).status == 201);
+}
+
+void SimulatedCluster::MakeClaim(const std::string& name) {
+  const Json claim = {
+      {"metadata", {{"name", name}}},
+      {"spec", {{"accessModes", Json::array({"ReadWriteOnce"})}, {"storageClassName", "late"}}}};
+  const ApiResponse made = Do("POST", std::string(kClaimsPath), claim);
+  CHECK(made.status == 201) << made.body;
+}
+
 void SimulatedCluster::MakePod(const SimulatedGang& gang, int index) {
   Json meta = {{"name", PodName(gang, index)}};
   if (gang.gang) meta["labels"] = {{kPodGroupLabel, gang.name}};
   const Json limits = {{"cpu", "1"}, {kDevice, std::to_string(gang.devices)}};
-  const Json pod = {
+  Json pod = {
       {"metadata", meta},
       {"spec",
        {{"schedulerName", "longhaul"},
@@ -198,6 +214,12 @@ void SimulatedCluster::MakePod(const SimulatedGang& gang, int index) {
         {"terminationGracePeriodSeconds", 5},
         {"containers",
          Json::array({{{"name", "main"}, {"image", "x"}, {"resources", {{"limits", limits}}}}})}}}};
+  if (gang.late_volumes) {
+    const std::string claim = PodName(gang, index) + "-" + std::to_string(claims_made_++);
+    MakeClaim(claim);
+    pod["spec"]["volumes"] =
+        Json::array({{{"name", "data"}, {"persistentVolumeClaim", {{"claimName", claim}}}}});
+  }
   if (Do("POST", "/api/v1/namespaces/ns/pods", pod).status == 201) {
     ++made_[PodName(gang, index)];
     Log("made " + PodName(gang, index));
@@ -328,6 +350,9 @@ void SimulatedCluster::Execute(const PodAction& action, uint64_t leader) {
     ApiRequest request = RequestFor(call->method, call->target, call->body);
     request.content_type = call->content_type;
     response = api_.Handle(request);
+    if (std::holds_alternative<BindPod>(action) && response.status < 300) {
+      CheckVolumeOf(std::get<BindPod>(action).pod.name);
+    }
     const auto* remove = std::get_if<RemovePod>(&action);
     if (remove != nullptr && response.status < 300) ++removed_;
     if (!std::holds_alternative<ReportWait>(action) &&
@@ -357,6 +382,8 @@ void SimulatedCluster::Reply(const PodAction& action, const ApiResponse& respons
     scheduler_->OnBind(bind->pod, BindResultOf(verdict), verdict.status.message(), now_);
   } else if (const auto* remove = std::get_if<RemovePod>(&action)) {
     scheduler_->OnRemove(remove->pod, IsRemoved(verdict), now_);
+  } else if (const auto* select = std::get_if<SelectNode>(&action)) {
+    scheduler_->OnSelectNode(*select, verdict.status, now_);
   } else if (const auto* read = std::get_if<ReadPodAgain>(&action)) {
     if (verdict.outcome == Outcome::kDone) {
       const Result<longhaul::engines::kubernetes::Pod> pod = ReadPod(parser, body.view());
@@ -418,9 +445,51 @@ void SimulatedCluster::SetPhase(const Json& pod, const std::string& phase) {
 void SimulatedCluster::Tend() {
   After(kTend, [this] { Tend(); });
   TendNodes();
+  TendVolumes();
   for (auto& [name, owner] : owners_) TendOwner(owner);
   const Status holds = Check();
   if (!holds.ok() && broken_.ok()) broken_ = holds;
+}
+
+// What a provisioner and the controller of volumes do.
+void SimulatedCluster::TendVolumes() {
+  for (const ObjectName& name : api_.Names("persistentvolumeclaims")) {
+    const Json claim = *api_.Find("persistentvolumeclaims", name);
+    if (TextOf(claim, "/status/phase") != "Bound") TendClaim(claim);
+  }
+}
+
+void SimulatedCluster::TendClaim(const Json& claim) {
+  const Json annotations = claim["metadata"].value("annotations", Json::object());
+  const std::string node = annotations.value(std::string(kSelectedNodeAnnotation), "");
+  if (node.empty() || rng_.Below(3) == 0) return;
+  const std::string name = TextOf(claim, "/metadata/name");
+  const std::string path = kClaimsPath + ("/" + name);
+  const char* const merge = "application/merge-patch+json";
+  const bool there = api_.Find("nodes", ObjectName{"", node}) != nullptr;
+  if (!there || Fault(faults_.provisioning, 3)) {
+    Log("no volume for " + name);
+    const Json none = {{std::string(kSelectedNodeAnnotation), nullptr}};
+    Do("PATCH", path, {{"metadata", {{"annotations", none}}}}, merge);
+    return;
+  }
+  const std::string volume = "pv-" + name;
+  Do("POST", "/api/v1/persistentvolumes", {{"metadata", {{"name", volume}}}});
+  Do("PATCH", path, {{"spec", {{"volumeName", volume}}}}, merge);
+  Do("PATCH", path + "/status", {{"status", {{"phase", "Bound"}}}}, merge);
+  Log("volume for " + name);
+  ++volumes_;
+}
+
+// No pod is bound before its volume is there.
+void SimulatedCluster::CheckVolumeOf(const std::string& pod) {
+  const Json spec = Pod(pod)->at("spec");
+  for (const Json& volume : spec.value("volumes", Json::array())) {
+    const std::string claim = TextOf(volume, "/persistentVolumeClaim/claimName");
+    const Json* found = api_.Find("persistentvolumeclaims", ObjectName{"ns", claim});
+    const bool bound = found != nullptr && TextOf(*found, "/status/phase") == "Bound";
+    if (!bound && broken_.ok()) broken_ = InternalError(pod + " is bound, and its claim is not");
+  }
 }
 
 void SimulatedCluster::TendNodes() {

@@ -2,9 +2,9 @@
 //
 // The plant around them is that of a cluster: owners that make their pods anew when these are
 // deleted, kubelets that run what is bound and refuse what does not fit, a collector of pods whose
-// node is gone. Requests and replies take time and get lost, watches break and expire, nodes come
-// and go, and the scheduler is replaced by another one that knows nothing but what the API tells;
-// what the old one had sent may still arrive.
+// node is gone, a provisioner of volumes. Requests and replies take time and get lost, watches
+// break and expire, nodes come and go, and the scheduler is replaced by another one that knows
+// nothing but what the API tells; what the old one had sent may still arrive.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,7 @@ struct SimulatedFaults {
   bool nodes = false;          // vanish and come back
   bool leaders = false;        // the scheduler is replaced
   bool deletions = false;      // pods are deleted by their users
+  bool provisioning = false;   // the provisioner of volumes gives up
 };
 
 // Pods that run together: all of them, or the single one.
@@ -39,6 +40,7 @@ struct SimulatedGang {
   int devices = 1;   // of each pod
   int priority = 0;
   Duration runs = std::chrono::seconds(60);
+  bool late_volumes = false;  // each pod has a volume that is made for its node
 };
 
 class SimulatedCluster {
@@ -46,6 +48,8 @@ class SimulatedCluster {
   SimulatedCluster(uint64_t seed, const SimulatedFaults& faults);
   ~SimulatedCluster();
 
+  // The class of volumes that are made late.
+  void AddStorageClass();
   void AddNode(const std::string& name, const std::string& leaf, int devices);
   void AddGang(const SimulatedGang& gang);
   // A pod of another scheduler that has its node already.
@@ -66,6 +70,7 @@ class SimulatedCluster {
   std::vector<Json> EventsOf(const std::string& reason) const;
   int Rejected() const { return rejected_; }  // by kubelets
   int Removed() const { return removed_; }    // bound pods, by the scheduler
+  int Volumes() const { return volumes_; }    // made late
   PodScheduler& scheduler() { return *scheduler_; }
   ApiDouble& api() { return api_; }
   ApiResponse Do(const std::string& method, const std::string& path, const Json& body,
@@ -98,6 +103,10 @@ class SimulatedCluster {
   void Tend();
   void TendOwner(Owner& owner);
   void TendNodes();
+  void TendVolumes();
+  void TendClaim(const Json& claim);
+  void CheckVolumeOf(const std::string& pod);
+  void MakeClaim(const std::string& name);
   void MakePod(const SimulatedGang& gang, int index);
   void SetPhase(const Json& pod, const std::string& phase);
   Status Check();
@@ -127,6 +136,8 @@ class SimulatedCluster {
   int turns_ = 0;                    // in a row after which another one is due at once
   int rejected_ = 0;
   int removed_ = 0;
+  int claims_made_ = 0;
+  int volumes_ = 0;  // made
   Status broken_;
   std::string log_;
 };
