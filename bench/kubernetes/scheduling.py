@@ -368,7 +368,8 @@ def find_programs(given):
             raise Failure(f"there is no {program}: build it with `ninja -C build/release "
                           f"{program.name}`, or name its folder with --programs")
         setattr(given, name, program)
-    binaries, reason = programs("kube-apiserver", "etcd", "kube-scheduler")
+    stock = [] if given.schedulers == ["longhaul"] else ["kube-scheduler"]
+    binaries, reason = programs("kube-apiserver", "etcd", *stock)
     if binaries is None:
         raise Failure(reason.removeprefix("kubernetes_environment: "))
     return binaries
