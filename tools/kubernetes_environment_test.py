@@ -20,7 +20,7 @@ echo "$*" >>"$CALLS"
 sleep "${SLOW:-0}"
 [[ -z ${FAILS:-} ]] || { echo "module not served" >&2; exit 1; }
 if [[ "$1 $2" == "mod download" ]]; then
-  echo "{\"Dir\": \"$MODULES\"}"
+  echo "{\"Dir\": \"$MODULES\", \"Version\": \"v1.2.3\"}"
   exit
 fi
 while [[ $1 != -o ]]; do shift; done
@@ -45,7 +45,7 @@ class KubernetesEnvironment(unittest.TestCase):
             [sys.executable, "-B", TOOL, *words], text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "XDG_CACHE_HOME": str(self.top / "cache"), "CALLS": str(self.calls),
-                 "MODULES": str(self.top / "kueue"),
+                 "MODULES": str(self.top / "module"),
                  "PATH": f"{self.top / 'bin'}:{os.environ['PATH']}", **environment})
 
     def run_tool(self, *words, **environment):
@@ -57,19 +57,44 @@ class KubernetesEnvironment(unittest.TestCase):
         return [line.rsplit("./", 1)[1] for line in self.calls.read_text().splitlines()
                 if line.startswith("build")]
 
+    def make_file(self, path):
+        """A file of the downloaded module."""
+        file = self.top / "module" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("definition")
+
     def test_kueue_is_built_in_its_own_module_with_its_definitions(self):
-        bases = self.top / "kueue" / "config" / "components" / "crd" / "bases"
-        bases.mkdir(parents=True)
-        (bases / "workloads.yaml").write_text("definition")
+        self.make_file("config/components/crd/bases/workloads.yaml")
         code, output, error = self.run_tool("kueue")
         self.assertEqual(code, 0, error)
         folder = pathlib.Path(output.strip())
         self.assertTrue((folder / "kueue").exists())
         self.assertEqual((folder / "kueue-definitions" / "workloads.yaml").read_text(),
                          "definition")
-        self.assertIn(f"build -C {self.top / 'kueue'}", self.calls.read_text())
+        self.assertIn(f"build -C {self.top / 'module'}", self.calls.read_text())
         self.assertEqual(self.run_tool("kueue"), (0, output, ""))
         self.assertEqual(self.built(), ["cmd/kueue"])
+
+    def test_trainer_is_built_with_the_definitions_and_webhooks_of_its_modules(self):
+        code, _, error = self.run_tool("trainer")
+        self.assertEqual(code, 1)
+        self.assertIn("trainer/v2 v1.2.3 has no file manifests/base/crds/", error)
+        for path in ("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+                     "manifests/base/crds/kustomization.yaml",
+                     "manifests/base/webhook/manifests.yaml",
+                     "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"):
+            self.make_file(path)
+        code, output, error = self.run_tool("trainer")
+        self.assertEqual(code, 0, error)
+        folder = pathlib.Path(output.strip())
+        self.assertTrue((folder / "trainer").exists())
+        self.assertEqual({each.name for each in (folder / "trainer-definitions").iterdir()}, {
+            "trainer.kubeflow.org_trainjobs.yaml", "manifests.yaml",
+            "scheduling.x-k8s.io_podgroups.yaml"})
+        calls = self.calls.read_text()
+        self.assertIn("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager\n", calls)
+        self.assertEqual(self.run_tool("trainer"), (0, output, ""))
+        self.assertEqual(self.calls.read_text(), calls)
 
     def test_programs_are_built_once_and_their_folder_is_printed(self):
         code, output, error = self.run_tool()

@@ -17,7 +17,7 @@ SPEC_FIELDS = {
     "priorityClassName", "preemptionPolicy", "nodeSelector", "affinity",
     "topologySpreadConstraints", "overhead", "automountServiceAccountToken",
     # They are not applied: processes run as the user of the test, without images and without DNS.
-    "securityContext", "dnsPolicy", "enableServiceLinks", "imagePullSecrets",
+    "securityContext", "dnsPolicy", "enableServiceLinks", "imagePullSecrets", "subdomain",
 }
 CONTAINER_FIELDS = {
     "name", "image", "command", "args", "env", "workingDir", "resources", "volumeMounts",

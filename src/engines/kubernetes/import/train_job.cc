@@ -107,6 +107,11 @@ class TrainJobTranslator {
               shown + ": spec.mlPolicy.torch.elasticPolicy", draft_, translation_);
     // An elastic job of the runtime has no number of its own.
     if (!runtime_->nodes && draft_.minimum) draft_.desired.value = *draft_.minimum;
+    if (runtime_->job_set_restarts) {
+      SetRestarts({*runtime_->job_set_restarts,
+                   shown + ": spec.template.spec.failurePolicy.maxRestarts", "", true},
+                  draft_, translation_);
+    }
     if (runtime_->max_restarts) {
       SetRestarts({*runtime_->max_restarts,
                    shown + ": spec.mlPolicy.torch.elasticPolicy.maxRestarts", "", false},

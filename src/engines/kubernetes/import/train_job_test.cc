@@ -108,6 +108,45 @@ TEST(TrainJob, ElasticPolicyOfTheRuntimeBecomesBounds) {
   EXPECT_EQ(spec["job"]["max_restarts"], 6);
 }
 
+TEST(TrainJob, RestartsOfTheJobSetAreThoseOfTheJob) {
+  const auto imported = [](const std::string& policy, const std::string& elastic) {
+    return Imported(TrainText(kCommand) + R"(---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: torch}
+spec:
+  mlPolicy: {torch: {)" +
+                    elastic + R"(}}
+  template:
+    spec:
+      failurePolicy: )" +
+                    policy + R"(
+      replicatedJobs:
+      - name: node
+        template:
+          spec:
+            podFailurePolicy: {rules: []}
+            template: {spec: {containers: [{name: node, image: i}]}}
+)");
+  };
+  const std::string path = "spec.template.spec.failurePolicy";
+  const ImportResult result =
+      imported("{maxRestarts: 10, restartStrategy: Recreate, rules: [{name: a}]}", "");
+  EXPECT_EQ(result.jobs[0]["spec"]["job"]["max_restarts"], 10);
+  EXPECT_EQ(Noted(result.report, path + ".maxRestarts"), "");
+  EXPECT_THAT(Noted(result.report, path + ".restartStrategy"), HasSubstr("not needed: "));
+  EXPECT_EQ(Noted(result.report, path + ".rules"),
+            "dropped: Longhaul has no rules about which restarts count");
+  EXPECT_THAT(
+      Noted(result.report, "spec.template.spec.replicatedJobs[0].template.spec.podFailurePolicy"),
+      HasSubstr("dropped: Longhaul restarts processes"));
+  // Those of torchrun come first, and the others are reported.
+  const ImportResult both = imported("{maxRestarts: 10}", "elasticPolicy: {maxRestarts: 3}");
+  EXPECT_EQ(both.jobs[0]["spec"]["job"]["max_restarts"], 3);
+  EXPECT_THAT(Paths(both.report, ImportOutcome::kDropped),
+              testing::Contains(HasSubstr(path + ".maxRestarts")));
+}
+
 TEST(TrainJob, WhatTheRuntimeHasBesideIsReportedWithItsName) {
   const std::string text = R"(
 apiVersion: trainer.kubeflow.org/v1alpha1

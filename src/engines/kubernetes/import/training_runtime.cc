@@ -57,6 +57,7 @@ class RuntimeReader {
     runtime_.max_restarts = elastic.TakeNumber("maxRestarts", 0, kMostImportedRestarts);
     elastic.Dropped("metrics", "Longhaul does not change the number of workers by metrics");
     elastic.Finish();
+    torch.Dropped("envInjection", "Longhaul sets the variables of the processes that train only");
     torch.Finish();
     fields.Finish();
   }
@@ -79,6 +80,7 @@ class RuntimeReader {
     ObjectFields spec(fields.TakeObject("spec"), fields.PathOf("spec"), translation_);
     const JobJson& jobs = spec.TakeList("replicatedJobs");
     const std::string jobs_path = spec.PathOf("replicatedJobs");
+    ReadFailurePolicy(spec.TakeObject("failurePolicy"), spec.PathOf("failurePolicy"));
     spec.Finish();
     fields.Finish();
     const size_t trainer = TrainerIndex(jobs);
@@ -94,6 +96,15 @@ class RuntimeReader {
       translation_.Fail(jobs_path, "has no job with the label " + std::string(kStepLabel) +
                                        ": trainer, and none named node");
     }
+  }
+
+  // JobSet restarts all pods together, as Longhaul restarts all processes.
+  void ReadFailurePolicy(const JobJson& policy, const std::string& path) {
+    ObjectFields fields(policy, path, translation_);
+    runtime_.job_set_restarts = fields.TakeNumber("maxRestarts", 0, kMostImportedRestarts);
+    fields.NotNeeded("restartStrategy", "Longhaul restarts the processes in their pods");
+    fields.Dropped("rules", "Longhaul has no rules about which restarts count");
+    fields.Finish();
   }
 
   static size_t TrainerIndex(const JobJson& jobs) {
@@ -126,7 +137,9 @@ class RuntimeReader {
     for (const char* name : {"parallelism", "completions", "completionMode"}) {
       spec.NotNeeded(name, "the number of nodes is numNodes");
     }
-    spec.Dropped("backoffLimit", "Longhaul restarts processes and replaces pods itself");
+    for (const char* name : {"backoffLimit", "podFailurePolicy", "podReplacementPolicy"}) {
+      spec.Dropped(name, "Longhaul restarts processes and replaces pods itself");
+    }
     spec.Dropped("ttlSecondsAfterFinished", "a LonghaulJob stays until it is deleted");
     spec.Dropped("activeDeadlineSeconds", "a LonghaulJob has no limit of its time");
     runtime_.pod_template = spec.TakeObject("template");

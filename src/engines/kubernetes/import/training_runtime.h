@@ -17,7 +17,8 @@ struct TrainingRuntime {
   std::string processes;  // "auto", "8"; empty: no torch policy
   std::optional<int64_t> minimum_nodes;
   std::optional<int64_t> maximum_nodes;
-  std::optional<int64_t> max_restarts;
+  std::optional<int64_t> max_restarts;      // of torchrun
+  std::optional<int64_t> job_set_restarts;  // of all pods together
 };
 
 // Errors and entries of the report name the runtime.
