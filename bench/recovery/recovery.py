@@ -4,12 +4,13 @@
     bench/recovery/recovery.py --longhaul build/release/src/bin/longhaul
 
 A random worker of a run with small steps and a snapshot or checkpoint at each of them is killed
-again and again, under four launchers that have the same number of workers on this machine:
+again and again, under five launchers that have the same number of workers on this machine:
 
   trainer       longhaul run JOB.yaml: the built-in C++ trainer, forked from a fork server, restored
                 from memory
-  script        longhaul run -- python3 examples/ddp.py: a torchrun script as it stands; processes
-                start cold and read their own checkpoint
+  script        longhaul run -- python3 examples/ddp.py: a torchrun script as it stands, forked from
+                a process that has loaded its packages; it reads its own checkpoint
+  script, cold  the same with --no-fork-server
   torchrun      torchrun examples/ddp.py, default flags
   torchrun 0.1  the same with --monitor_interval 0.1
 
@@ -286,7 +287,10 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longhaul", default=f"{ROOT}/build/release/src/bin/longhaul")
     parser.add_argument("--kills", type=int, default=50, help="of the trainer's workers (50)")
-    parser.add_argument("--script-kills", type=int, default=10, help="each, of a script's (10)")
+    parser.add_argument("--script-kills", type=int, default=200,
+                        help="of the script's workers that are forked (200)")
+    parser.add_argument("--cold-kills", type=int, default=10,
+                        help="of those that start cold, under each launcher (10)")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--procs", type=int, default=2, help="workers on each node (2)")
     parser.add_argument("--seed", type=int, default=1)
@@ -311,10 +315,11 @@ def main():
                                    stderr=subprocess.DEVNULL).returncode == 0
         torchrun = [arguments.torchrun, "-r", "1", "-t", "1", "--log_dir", "logs",
                     "--nproc_per_node", str(workers), "--max_restarts", "1000000"]
+        run = [arguments.longhaul, "run", "--nodes", str(arguments.nodes), "--procs",
+               str(arguments.procs), "--max-restarts", "1000000"]
         scripts = {
-            "script": ([arguments.longhaul, "run", "--nodes", str(arguments.nodes), "--procs",
-                        str(arguments.procs), "--max-restarts", "1000000"],
-                       "runs/ddp/logs/attempt-*/rank-0.log"),
+            "script": (run, "runs/ddp/logs/attempt-*/rank-0.log"),
+            "script, cold": ([*run, "--no-fork-server"], "runs/ddp/logs/attempt-*/rank-0.log"),
             "torchrun": (torchrun, "logs/*/attempt_*/0/stdout.log"),
             "torchrun 0.1": ([*torchrun, "--monitor_interval", "0.1"],
                              "logs/*/attempt_*/0/stdout.log"),
@@ -323,9 +328,10 @@ def main():
             if not has_torch or shutil.which(words[0]) is None:
                 print(f"{name}: SKIPPED, no PyTorch or no {words[0]}", file=sys.stderr)
                 continue
+            kills = arguments.script_kills if name == "script" else arguments.cold_kills
             systems[name] = {"samples": measure_script(
-                words, pattern, arguments.script_kills, step_seconds,
-                f"{folder}/{name.replace(' ', '-')}", generator, arguments.python)}
+                words, pattern, kills, step_seconds,
+                f"{folder}/{re.sub('[ ,]+', '-', name)}", generator, arguments.python)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for system in systems.values():

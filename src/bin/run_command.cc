@@ -42,6 +42,10 @@ void AddOptions(CLI::App& app, Words& words) {
                  "Start the script as this framework's own launcher does, with its environment and "
                  "checkpoint arguments: pytorch, torchtitan, megatron, deepspeed, lightning or "
                  "accelerate (docs/frameworks.md)");
+  app.add_flag_callback(
+      "--no-fork-server", [&options] { options.job.fork_server = false; },
+      "Start each Python worker by itself, not from a process that has loaded its packages "
+      "(docs/fork-server.md)");
   app.add_flag("--dry-run", words.dry_run,
                "Print the command and the environment of the workers and start nothing");
   app.add_option("--name", options.job.name, "Use this name instead of the job file's");

@@ -179,6 +179,7 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
   if (!request.step_pattern.empty()) {
     settings.push_back("step_pattern=" + Json(request.step_pattern).dump());
   }
+  if (!request.fork_server) settings.emplace_back("environment.LONGHAUL_FORK_SERVER=\"0\"");
   if (!request.name.empty()) settings.push_back("name=" + Json(request.name).dump());
   if (!settings.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ApplySettings(spec::ToJson(*job), settings));

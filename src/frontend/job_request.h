@@ -26,6 +26,7 @@ struct JobRequest {
   std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
   std::optional<uint32_t> max_restarts;
+  bool fork_server = true;  // for a Python program; false: its workers are always started
   // A command without a working directory starts where this program was started; otherwise where
   // the agents were.
   bool starts_here = true;

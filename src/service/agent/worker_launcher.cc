@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "io/files/file.h"
 #include "io/process/process.h"
 #include "io/process/process_tree.h"
 #include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
+#include "service/agent/python/python_fork_server.h"
 #include "service/trainer_program.h"
 
 namespace longhaul::service {
@@ -25,6 +28,9 @@ constexpr int kReapTries = 50;
 
 // How often limits are checked: it bounds how far a job without control group gets beyond them.
 constexpr Duration kLimitsPeriod = std::chrono::milliseconds(100);
+
+// Loading packages from a cold disk takes a minute.
+constexpr Duration kForkServerPatience = std::chrono::minutes(3);
 
 constexpr char kSocketVariable[] = "LONGHAUL_AGENT_SOCKET";
 
@@ -38,6 +44,15 @@ std::vector<pid_t> KillChildrenWith(const std::vector<std::string>& mark) {
     killed.push_back(child);
   }
   return killed;
+}
+
+// By which the processes of a worker are found.
+std::vector<std::string> MarkOf(const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> mark;
+  for (const char* name : {kSocketVariable, "RANK"}) {
+    mark.push_back(std::string(name) + "=" + environment.at(name));
+  }
+  return mark;
 }
 
 // Whether no retry can help.
@@ -277,7 +292,9 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
     }
   }
   if (order.start->job().workload().built_in()) {
-    ForkWarm(order, run_directory, *environment, *std::move(output));
+    ForkTrainer(order, run_directory, *environment, *std::move(output));
+  } else if (ForksPython(order, *environment)) {
+    ForkPython(order, run_directory, *std::move(environment), *std::move(output));
   } else {
     Execute(order, *std::move(environment), *std::move(output));
   }
@@ -307,6 +324,11 @@ Status WorkerLauncher::Follow(const runtime::SpawnWorker& order, const WorkerOut
   return follower_.Follow(order.worker, output.log_path, output.begin, pattern);
 }
 
+void WorkerLauncher::Unfollow(const runtime::WorkerId& worker) {
+  follower_.Finish(worker);
+  if (copier_ != nullptr) copier_->Finish(worker);
+}
+
 void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
                              std::map<std::string, std::string> environment, WorkerOutput output) {
   const proto::Workload& workload = order.start->job().workload();
@@ -323,55 +345,121 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   options.signal_on_parent_death = SIGKILL;
   options.groups = isolation_->Entrances({order.worker.job, order.worker.attempt});
   options.user = user_;
-  Mark mark;
-  for (const char* name : {kSocketVariable, "RANK"}) {
-    mark.push_back(std::string(name) + "=" + options.environment[name]);
-  }
+  Mark mark = MarkOf(options.environment);
   Result<io::Process> process = io::Start(options);
   if (!process.ok()) {
-    follower_.Finish(order.worker);
-    if (copier_ != nullptr) copier_->Finish(order.worker);
+    Unfollow(order.worker);
     return Fail(order.worker, process.status());
   }
   silence_.Watch(order.worker, process->pid, output.log_path);
-  Adopt(order.worker, *std::move(process), std::move(output), std::move(mark));
+  Adopt(order.worker, *std::move(process), std::move(output), std::move(mark), true);
 }
 
-void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
-                              const std::map<std::string, std::string>& environment,
-                              WorkerOutput output) {
-  const Result<ForkServerLink*> parent = ForkServer(order.worker.job, run_directory);
-  if (!parent.ok()) return Fail(order.worker, parent.status());
+void WorkerLauncher::ForkTrainer(const runtime::SpawnWorker& order,
+                                 const std::string& run_directory, const Environment& environment,
+                                 WorkerOutput output) {
+  const Result<ForkServerLink*> server =
+      ForkServer(order.worker.job, run_directory, [this]() -> Result<ForkServerCommand> {
+        if (trainer_.empty()) return NoTrainer();
+        ForkServerCommand command = TrainerForkServer(trainer_);
+        if (user_.has_value()) io::SetUserVariables(*user_, command.environment);
+        return command;
+      });
+  if (!server.ok()) return Fail(order.worker, server.status());
   const int log = output.log.get();
   // Shared, because a function must be copyable; it has one owner all the same.
   auto kept = std::make_shared<WorkerOutput>(std::move(output));
-  (*parent)->Fork(
-      environment, log, [this, worker = order.worker, kept](const Result<int64_t>& pid) {
-        if (!pid.ok()) return Fail(worker, pid.status());
-        Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(*pid));
-        if (!pidfd.ok()) return Fail(worker, pidfd.status());
-        Adopt(worker, {static_cast<pid_t>(*pid), *std::move(pidfd)}, std::move(*kept), Mark());
-      });
+  (*server)->Fork(environment, {}, log,
+                  [this, worker = order.worker, kept](const Result<int64_t>& pid) {
+                    if (!pid.ok()) return Fail(worker, pid.status());
+                    AdoptForked(worker, *pid, std::move(*kept), Mark());
+                  });
 }
 
-Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
-                                                   const std::string& run_directory) {
-  std::unique_ptr<ForkServerLink>& parent = fork_servers_[job];
-  if (parent == nullptr || !parent->alive()) {
-    if (trainer_.empty()) return NoTrainer();
+bool WorkerLauncher::ForksPython(const runtime::SpawnWorker& order,
+                                 const Environment& environment) const {
+  const proto::Workload& workload = order.start->job().workload();
+  const std::vector<std::string> argv(workload.command().begin(), workload.command().end());
+  return !ForkServerIsOff(environment) && !without_fork_server_.contains(order.worker.job) &&
+         ParsePythonProgram(argv).has_value();
+}
+
+void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
+                                Environment environment, WorkerOutput output) {
+  const proto::Workload& workload = order.start->job().workload();
+  const std::optional<PythonProgram> program = ParsePythonProgram(
+      runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
+                          order.worker.rank - order.start->first_rank()));
+  CHECK(program.has_value()) << "a word of the command has changed what it is";
+  const Result<ForkServerLink*> server = ForkServer(order.worker.job, run_directory, [&] {
+    return Result<ForkServerCommand>(PythonForkServer(
+        *program, environment, workload.working_directory(), {python_packages_}));
+  });
+  if (!server.ok()) {
+    return ExecuteInstead(order, std::move(environment), std::move(output), server.status());
+  }
+  if (const Status followed = Follow(order, output); !followed.ok()) {
+    return Fail(order.worker, followed);
+  }
+  Environment forked = environment;
+  forked[kForkedVariable] = "1";
+  const int log = output.log.get();
+  auto kept = std::make_shared<WorkerOutput>(std::move(output));
+  (*server)->Fork(forked, program->words, log,
+                  [this, order, kept, environment](const Result<int64_t>& pid) {
+                    if (!pid.ok()) {
+                      Unfollow(order.worker);
+                      return ExecuteInstead(order, environment, std::move(*kept), pid.status());
+                    }
+                    const std::string log_path = kept->log_path;
+                    AdoptForked(order.worker, *pid, std::move(*kept), MarkOf(environment));
+                    silence_.Watch(order.worker, static_cast<pid_t>(*pid), log_path);
+                  });
+}
+
+// A worker without a fork server starts later, and does the same.
+void WorkerLauncher::ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
+                                    WorkerOutput output, const Status& why) {
+  const auto server = fork_servers_.find(order.worker.job);
+  const bool served = server != fork_servers_.end() && server->second != nullptr &&
+                      server->second->has_served();
+  // One that has served gets a successor at the next start: perhaps packages have changed.
+  if (served) {
+    if (server->second->alive()) DropForkServer(order.worker.job);
+  } else if (without_fork_server_.insert(order.worker.job).second &&
+             why.code() != Code::kFailedPrecondition) {
+    dprintf(output.log.get(), "longhaul: workers start without a fork server: %s\n",
+            why.message().c_str());
+  }
+  Execute(order, std::move(environment), std::move(output));
+}
+
+Result<ForkServerLink*> WorkerLauncher::ForkServer(
+    const JobId& job, const std::string& run_directory,
+    const std::function<Result<ForkServerCommand>()>& command) {
+  std::unique_ptr<ForkServerLink>& server = fork_servers_[job];
+  if (server == nullptr || !server->alive()) {
+    ASSIGN_OR_RETURN(const ForkServerCommand found, command());
     const io::FileIdentity files(user());
     const std::string logs = run_directory + "/logs";
     RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
-    ASSIGN_OR_RETURN(parent,
-                     ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log", user_));
+    ASSIGN_OR_RETURN(server, ForkServerLink::Start(loop_, found, logs + "/fork-server.log", user_,
+                                                   kForkServerPatience));
   }
-  return parent.get();
+  return server.get();
+}
+
+void WorkerLauncher::AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output,
+                                 Mark mark) {
+  Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(pid));
+  if (!pidfd.ok()) return Fail(worker, pidfd.status());
+  Adopt(worker, {static_cast<pid_t>(pid), *std::move(pidfd)}, std::move(output), std::move(mark),
+        false);
 }
 
 void WorkerLauncher::Adopt(const runtime::WorkerId& worker, io::Process process,
-                           WorkerOutput output, Mark mark) {
+                           WorkerOutput output, Mark mark, bool entered) {
   const AttemptId id{worker.job, worker.attempt};
-  const bool entered = !mark.empty();  // a forked one is moved now
   isolation_->Add(id, process.pid, entered);
   const auto attempt = attempts_.find(id);
   LogLimit limit(std::move(output.log),
@@ -403,8 +491,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   ReapGroup(process.pid, kReapTries);
   if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
   silence_.Forget(worker);
-  follower_.Finish(worker);
-  if (copier_ != nullptr) copier_->Finish(worker);
+  Unfollow(worker);
 
   runtime::WorkerGone gone;
   gone.worker = worker;
@@ -471,7 +558,8 @@ std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const 
 bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process) const {
   if (const std::optional<pid_t> own = Pid(worker)) return io::BelongsTo(process, *own);
   const auto server = fork_servers_.find(worker.job);
-  if (server == fork_servers_.end() || process == server->second->pid()) return false;
+  if (server == fork_servers_.end() || server->second == nullptr) return false;
+  if (process == server->second->pid()) return false;
   // Forked workers are children of this process, not of their fork server.
   const Result<io::ProcessFacts> facts = io::ReadProcessFacts(process);
   return facts.ok() && facts->parent == ::getpid() &&
@@ -481,6 +569,11 @@ bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process)
 
 void WorkerLauncher::DropJob(const JobId& job) {
   EndIdle(job, UINT64_MAX);
+  without_fork_server_.erase(job);
+  DropForkServer(job);
+}
+
+void WorkerLauncher::DropForkServer(const JobId& job) {
   const auto found = fork_servers_.find(job);
   if (found == fork_servers_.end()) return;
   // Later, because an answer of this very parent may have brought us here.

@@ -1,7 +1,8 @@
 // Workers as processes: starts them, watches them by pidfd, signals whole process groups, reaps
 // them.
 //
-// A command is executed unchanged; the built-in trainer is forked from its job's fork server. Each
+// A command is executed unchanged; the built-in trainer, and a Python program that imports packages,
+// are forked from their job's fork server (python/python_fork_server.h). Each
 // worker has its own session and dies with the thread that runs the loop. When a worker has ended,
 // the rest of its process group is killed before its end is reported. Processes that left the group
 // are killed too once they are orphans, if they have the worker's LONGHAUL_AGENT_SOCKET and RANK in
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -110,12 +112,23 @@ class WorkerLauncher {
   Result<WorkerOutput> OpenOutput(const runtime::WorkerId& worker,
                                   const std::string& run_directory);
   Status Follow(const runtime::SpawnWorker& order, const WorkerOutput& output);
-  void Execute(const runtime::SpawnWorker& order, std::map<std::string, std::string> environment,
-               WorkerOutput output);
-  void ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
-                const std::map<std::string, std::string>& environment, WorkerOutput output);
-  Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory);
-  void Adopt(const runtime::WorkerId& worker, io::Process process, WorkerOutput output, Mark mark);
+  void Unfollow(const runtime::WorkerId& worker);
+  using Environment = std::map<std::string, std::string>;
+
+  void Execute(const runtime::SpawnWorker& order, Environment environment, WorkerOutput output);
+  void ForkTrainer(const runtime::SpawnWorker& order, const std::string& run_directory,
+                   const Environment& environment, WorkerOutput output);
+  bool ForksPython(const runtime::SpawnWorker& order, const Environment& environment) const;
+  void ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
+                  Environment environment, WorkerOutput output);
+  void ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
+                      WorkerOutput output, const Status& why);
+  Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory,
+                                     const std::function<Result<ForkServerCommand>()>& command);
+  void DropForkServer(const JobId& job);
+  void AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output, Mark mark);
+  void Adopt(const runtime::WorkerId& worker, io::Process process, WorkerOutput output, Mark mark,
+             bool entered);
   void Fail(const runtime::WorkerId& worker, const Status& reason);
   void OnEnd(const runtime::WorkerId& worker);
   void ReapGroup(pid_t group, int tries);
@@ -133,6 +146,7 @@ class WorkerLauncher {
   SilenceWatch silence_;
   std::map<runtime::WorkerId, Running> running_;
   std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
+  std::set<JobId> without_fork_server_;  // theirs could not begin
   // Groups whose orphans became children of the agent.
   std::map<pid_t, io::EventLoop::TimerId> reaping_;
   // Marks of ended workers whose processes outside of their group are being killed.

@@ -10,6 +10,7 @@
 #include "io/process/process.h"
 #include "io/process/program_output.h"
 #include "runtime/rendezvous/request_parser.h"
+#include "service/agent/python/interpreter.h"
 
 namespace longhaul::service {
 namespace {
@@ -24,11 +25,6 @@ for folder in spec.submodule_search_locations if spec else []:
     with open(os.path.join(folder, "version.py")) as file:
         print(re.search(r"__version__.*?= *['\"]([^'\"]+)", file.read())[1])
 )py";
-
-bool IsPython(std::string_view word) {
-  const std::string_view name = word.substr(word.rfind('/') + 1);
-  return name.starts_with("python") && name.find_first_not_of("0123456789.", 6) == name.npos;
-}
 
 // The interpreter of the workers: the program, or the word after it that a wrapper (numactl, sh)
 // starts; empty if there is none.
