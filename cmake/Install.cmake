@@ -15,8 +15,8 @@ include(CMakePackageConfigHelpers)
 set(LONGHAUL_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/longhaul)
 
 install(TARGETS longhaul RUNTIME)
-# A build for `longhaul run` has no longhaul-kube.
-install(TARGETS longhaul-kube RUNTIME OPTIONAL)
+# A build for `longhaul run` has neither of them.
+install(TARGETS longhaul-tools longhaul-kube RUNTIME OPTIONAL)
 if(TARGET longhaul-trainer)
   install(TARGETS longhaul-trainer RUNTIME COMPONENT trainer)
   install(FILES ${CMAKE_SOURCE_DIR}/LICENSE COMPONENT trainer
@@ -41,7 +41,8 @@ if(NOT LONGHAUL_SANITIZE)  # it runs the program
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/longhaul.1
     COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/packaging/man_page.py
             $<TARGET_FILE:longhaul> ${CMAKE_BINARY_DIR}/longhaul.1
-    DEPENDS longhaul ${CMAKE_SOURCE_DIR}/tools/packaging/man_page.py)
+    DEPENDS longhaul longhaul-tools longhaul-kube
+            ${CMAKE_SOURCE_DIR}/tools/packaging/man_page.py)
   add_custom_target(man_page ALL DEPENDS ${CMAKE_BINARY_DIR}/longhaul.1)
   add_dependencies(product man_page)
 endif()

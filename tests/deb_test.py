@@ -62,7 +62,8 @@ class DebTest(unittest.TestCase):
 
     def test_the_program_is_where_debian_expects_everything(self):
         doc = self.root / "usr/share/doc"
-        for path in ("usr/bin/longhaul", "usr/bin/longhaul-kube", "usr/bin/longhaul-trainer",
+        for path in ("usr/bin/longhaul", "usr/bin/longhaul-tools", "usr/bin/longhaul-kube",
+                     "usr/bin/longhaul-trainer",
                      "usr/lib/liblonghaul.so",
                      "usr/lib/longhaul/python/longhaul/__init__.py", "usr/include/longhaul.h",
                      "usr/share/man/man1/longhaul.1", "usr/share/doc/longhaul/copyright",

@@ -20,8 +20,8 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
 COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
-            "nodes uncordon", "nodes trust-links", "queues", "queues limit", "reserve", "usage",
-            "what-if", "apply", "token",
+            "nodes uncordon", "nodes revoke", "nodes trust-links", "queues", "queues limit",
+            "reserve", "usage", "what-if", "apply", "token",
             "token create", "token create-join", "token list", "token revoke", "events", "logs",
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
             "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",

@@ -79,7 +79,7 @@ class InstallTest(unittest.TestCase):
         package = {f"lib/longhaul/python/longhaul/{path.name}"
                    for path in (ROOT / "python/longhaul").iterdir() if path.suffix != ".pyc"}
         self.assertEqual(found, (package - {"lib/longhaul/python/longhaul/__pycache__"}) | {
-            "bin/longhaul", "bin/longhaul-kube", "include/longhaul.h", "lib/liblonghaul.so",
+            "bin/longhaul", "bin/longhaul-tools", "bin/longhaul-kube", "include/longhaul.h", "lib/liblonghaul.so",
             "share/bash-completion/completions/longhaul", "share/man/man1/longhaul.1",
             "lib/cmake/longhaul/longhaul-config.cmake",
             "lib/cmake/longhaul/longhaul-config-release.cmake",

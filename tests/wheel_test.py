@@ -149,6 +149,15 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(name.group(1), self.version)
         self.assertLessEqual(int(name.group(2)), NEWEST_GLIBC)
 
+    def test_commands_of_other_programs_work(self):
+        planned = self.longhaul("plan", "llama-3.1-8b", "h100-sxm:8", "--json")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        self.assertIn("step", planned.stdout)
+        for words in (["profile", "--help"], ["calibrate", "--help"], ["kube", "--help"],
+                      ["checkpoint", "ls", "--help"], ["simulate", "--nodes", "2", "--steps", "10"]):
+            done = self.longhaul(*words)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_the_content_is_small_stripped_and_licensed(self):
         self.assertLessEqual(self.wheel.stat().st_size, 60 << 20)
         site = next((self.top / "venv").glob("lib/python*/site-packages"))
@@ -156,9 +165,10 @@ class WheelTest(unittest.TestCase):
         bundled = sorted(path.name for path in (site / "longhaul.libs").iterdir())
         self.assertFalse([name for name in bundled if re.match("lib(torch|c10|gloo|openblas)", name)])
         self.assertFalse(list(site.rglob("longhaul-trainer*")))
-        sections = run("readelf", "-SW", site / "longhaul/bin/longhaul").stdout
-        self.assertIn(".dynsym", sections)
-        self.assertFalse(".symtab" in sections)
+        for name in ("longhaul", "longhaul-tools", "longhaul-kube"):
+            sections = run("readelf", "-SW", site / "longhaul/bin" / name).stdout
+            self.assertIn(".dynsym", sections)
+            self.assertFalse(".symtab" in sections)
         bill = json.loads((facts / "sboms/longhaul.cdx.json").read_text())
         listed = []
         for each in bill["components"]:

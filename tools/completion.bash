@@ -2,7 +2,7 @@
 
 _longhaul() {
   local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]:-}
-  local commands="run plan submit status events logs stop jobs nodes queues reserve usage what-if apply controller agent simulate profile calibrate checkpoint"
+  local commands="run plan submit status events logs stop jobs nodes queues reserve usage what-if apply token controller agent kube slurm simulate profile calibrate checkpoint"
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word")

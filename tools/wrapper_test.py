@@ -77,6 +77,21 @@ class Wrapper(unittest.TestCase):
         self.assertEqual(self.called("apt-get"), [])
         self.assertIn("product", self.called("ninja")[0])
 
+    def test_builds_what_the_command_needs(self):
+        worker = "longhaul longhaul_worker_shared"
+        for words, targets in (
+                ("run --nodes 2 -- python3 train.py --config a.yaml", worker),
+                ("run --nproc-per-node 2 train.py --config a.yaml", worker),
+                ("run -m train", worker), ("run --help", worker),
+                ("run a.json", "product"), ("run --resume a.yml --name b", "product"),
+                ("plan --help", "longhaul longhaul-tools"),
+                ("checkpoint ls runs/a", "longhaul longhaul-tools"),
+                ("kube schedule", "longhaul longhaul-kube"),
+                ("calibrate", "product"), ("controller", "product"), ("--version", "product")):
+            self.run_script("./longhaul", *words.split())
+            self.assertTrue(self.called("ninja")[0].endswith(f" {targets}"),
+                            f"{words}: {self.called('ninja')}")
+
     def test_asks_once_for_all_packages_and_never_again(self):
         self.run_script("./longhaul")
         self.assertEqual(len(self.called("dpkg-query")), 1)

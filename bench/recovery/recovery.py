@@ -170,6 +170,10 @@ def measure_trainer(arguments, folder, generator):
 
 # ------------------------------------------------------------------------------------- the script
 
+class NothingCame(RuntimeError):
+    """The launcher still runs, and its workers do not train."""
+
+
 class Log:
     """Rank 0's lines about steps: the log of the newest attempt, followed."""
 
@@ -210,37 +214,52 @@ class Log:
                 if wanted(attempt, step):
                     return time.time(), step
             time.sleep(0.002)
-        raise RuntimeError(f"nothing came for {seconds} s")
+        raise NothingCame(f"nothing came for {seconds} s")
+
+
+def start_script(words, step_seconds, folder, python):
+    os.mkdir(folder)
+    return Child([*words, SCRIPT, "--steps", str(ENDLESS), "--step-time", str(step_seconds),
+                  "--checkpoint", "ddp.pt", "--checkpoint-every", "1"], folder, PYTHON_EXEC=python)
 
 
 def measure_script(words, log_pattern, kills, step_seconds, folder, generator, python):
-    os.mkdir(folder)
-    child = Child([*words, SCRIPT, "--steps", str(ENDLESS), "--step-time", str(step_seconds),
-                   "--checkpoint", "ddp.pt", "--checkpoint-every", "1"], folder, PYTHON_EXEC=python)
-    log = Log(f"{folder}/{log_pattern}")
-    samples = []
-    try:
-        _, highest = log.until(child, lambda attempt, step: step >= 20)
-        for _ in range(kills):
-            pause = time.monotonic() + generator.uniform(0.2, 0.6)
-            _, highest = log.until(child, lambda attempt, step: time.monotonic() > pause)
-            workers = [pid for pid, environment in child.members() if "RANK" in environment]
-            killed = kill(generator.choice(workers))
-            before = log.attempts
-            tail = [highest]
-
-            def first(attempt, step):
-                if attempt == before:
-                    tail.append(step)
-                return attempt > before
-            first_at, step = log.until(child, first)
-            new_at = first_at
-            if step <= max(tail):
-                new_at, _ = log.until(child, lambda attempt, step: step > max(tail))
-            samples.append({"first_step": first_at - killed, "new_step": new_at - killed})
-    finally:
-        child.end()
+    """A sample of each kill. After one from which the launcher does not recover, it is started
+    anew; the times of that kill are infinite."""
+    samples, runs = [], 0
+    while len(samples) < kills:
+        runs += 1
+        child = start_script(words, step_seconds, f"{folder}-{runs}", python)
+        log = Log(f"{folder}-{runs}/{log_pattern}")
+        try:
+            log.until(child, lambda attempt, step: step >= 20)
+            while len(samples) < kills:
+                samples.append(measure_kill(child, log, generator))
+        except NothingCame as nothing:
+            print(f"{words[0]}: {nothing} after a kill", file=sys.stderr)
+            samples.append({"first_step": math.inf, "new_step": math.inf})
+        finally:
+            child.end()
     return samples
+
+
+def measure_kill(child, log, generator):
+    pause = time.monotonic() + generator.uniform(0.2, 0.6)
+    _, highest = log.until(child, lambda attempt, step: time.monotonic() > pause)
+    workers = [pid for pid, environment in child.members() if "RANK" in environment]
+    killed = kill(generator.choice(workers))
+    before = log.attempts
+    tail = [highest]
+
+    def first(attempt, step):
+        if attempt == before:
+            tail.append(step)
+        return attempt > before
+    first_at, step = log.until(child, first)
+    new_at = first_at
+    if step <= max(tail):
+        new_at, _ = log.until(child, lambda attempt, step: step > max(tail))
+    return {"first_step": first_at - killed, "new_step": new_at - killed}
 
 
 # -------------------------------------------------------------------------------------- the result

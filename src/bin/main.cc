@@ -8,29 +8,16 @@
 
 #include "base/text.h"
 #include "bin/agent_command.h"
-#include "bin/calibrate_command.h"
-#include "bin/checkpoint/checkpoint_command.h"
 #include "bin/client/client_commands.h"
 #include "bin/command.h"
+#include "bin/command_line.h"
 #include "bin/controller_command.h"
-#include "bin/kube/kube_command.h"
-#include "bin/plan/plan_command.h"
-#include "bin/profile_command.h"
+#include "bin/other_program.h"
 #include "bin/run_command.h"
-#include "bin/simulate_command.h"
 #include "bin/slurm_command.h"
 
 namespace longhaul::bin {
 namespace {
-
-constexpr const char* kExamples = R"(Examples:
-  longhaul run examples/headers-gpt.yaml                 train on a local cluster and write a report
-  longhaul run --nodes 2 --procs 2 -- python3 train.py   keep an unmodified torchrun script alive
-  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T  predict time and cost, find the best layout
-  longhaul controller --state-dir runs                   start a controller that keeps running
-  longhaul submit examples/headers-gpt.yaml --watch      submit a job to it and follow the job
-
-Exit codes: 0 success, 1 failure, 2 wrong usage. Guide: README.md.)";
 
 // Reports an error when the first word is no command, with the probably intended one. CLI11 would
 // report only a missing subcommand.
@@ -48,43 +35,30 @@ bool IsKnownCommand(const CLI::App& app, const std::string& word) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app(
-      "Plan, schedule and run large-model training jobs, and keep them running through failures.",
-      "longhaul");
-  app.set_version_flag("--version", "longhaul " LONGHAUL_VERSION, "Print the version and exit");
-  app.footer(kExamples);
-  app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  CLI::App app(kSummary, "longhaul");
+  DescribeProgram(app);
 
   // What follows `run` may hold a whole other command: it is read there. So may what follows
-  // `slurm submit`, which is a run, too. What follows `kube` is read by another program.
+  // `slurm submit`, which is a run, too. What follows a command of another program is read there.
   const auto is_word = [&](int i, std::string_view word) { return argc > i && argv[i] == word; };
   int own_words = argc;
-  if (is_word(1, "run") || is_word(1, "kube")) own_words = 2;
+  if (is_word(1, "run") || (argc > 1 && IsOtherProgram(argv[1]))) own_words = 2;
   if (is_word(1, "slurm") && (is_word(2, "submit") || is_word(2, "batch"))) own_words = 3;
-  const std::vector<std::string> run_words(argv + own_words, argv + argc);
+  const std::vector<std::string> words(argv + own_words, argv + argc);
 
   Action action;
-  AddRunCommand(app, action, run_words);
-  AddSlurmCommand(app, action, run_words);
-  AddPlanCommand(app, action);
+  AddRunCommand(app, action, words);
+  AddSlurmCommand(app, action, words);
+  AddOtherProgram(app, action, kPlan, words);
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);
-  AddKubeCommand(app, action, run_words);
-  AddProfileCommand(app, action);
-  AddSimulateCommand(app, action);
-  AddCalibrateCommand(app, action);
-  AddCheckpointCommand(app, action);
+  for (const OtherProgram* other : {&kKube, &kProfile, &kSimulate, &kCalibrate, &kCheckpoint}) {
+    AddOtherProgram(app, action, *other, words);
+  }
 
   if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;
-  try {
-    app.parse(own_words, argv);
-  } catch (const CLI::ParseError& error) {
-    // --help and --version are "errors" of exit code 0; everything else is wrong usage.
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
-  return action ? action() : kExitUsage;
+  return ParseAndRun(app, action, own_words, argv);
 }
 
 }  // namespace

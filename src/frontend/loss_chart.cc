@@ -9,17 +9,17 @@
 namespace longhaul::frontend {
 namespace {
 
-constexpr double kWidth = 960;
+constexpr double kLossWidth = 960;
 constexpr double kHeight = 480;
-constexpr double kLeft = 64;
-constexpr double kRight = 24;
-constexpr double kTop = 56;
+constexpr double kLossLeft = 64;
+constexpr double kLossRight = 24;
+constexpr double kLossTop = 56;
 constexpr double kBottom = 52;
 constexpr const char* kTraining = "#2563eb";
 constexpr const char* kValidation = "#d97706";
 constexpr const char* kFault = "#dc2626";
-constexpr const char* kGrid = "#e5e7eb";
-constexpr const char* kFaint = "#6b7280";
+constexpr const char* kLossGrid = "#e5e7eb";
+constexpr const char* kLossFaint = "#6b7280";
 
 // From (step, loss) to places in the picture.
 struct Scale {
@@ -29,11 +29,12 @@ struct Scale {
   double high = 1;
 
   double X(double step) const {
-    return kLeft + (step - first_step) / (last_step - first_step) * (kWidth - kLeft - kRight);
+    return kLossLeft +
+           (step - first_step) / (last_step - first_step) * (kLossWidth - kLossLeft - kLossRight);
   }
   double Y(double loss) const {
     const double share = (std::clamp(loss, low, high) - low) / (high - low);
-    return kHeight - kBottom - share * (kHeight - kTop - kBottom);
+    return kHeight - kBottom - share * (kHeight - kLossTop - kBottom);
   }
 };
 
@@ -63,23 +64,23 @@ void DrawAxes(Svg& svg, const Scale& scale, bool of_tokens) {
   const std::vector<double> rows = Ticks(scale.low, scale.high, 6);
   const double row_distance = rows.size() > 1 ? rows[1] - rows[0] : 1;
   for (const double loss : rows) {
-    svg.Line(kLeft, scale.Y(loss), kWidth - kRight, scale.Y(loss), kGrid);
-    svg.Text(kLeft - 8, scale.Y(loss) + 4, TickText(loss, row_distance),
-             {.color = kFaint, .anchor = Svg::Anchor::kEnd});
+    svg.Line(kLossLeft, scale.Y(loss), kLossWidth - kLossRight, scale.Y(loss), kLossGrid);
+    svg.Text(kLossLeft - 8, scale.Y(loss) + 4, TickText(loss, row_distance),
+             {.color = kLossFaint, .anchor = Svg::Anchor::kEnd});
   }
   for (const double step : Ticks(scale.first_step, scale.last_step, 8)) {
-    svg.Line(scale.X(step), kHeight - kBottom, scale.X(step), kHeight - kBottom + 5, kFaint);
+    svg.Line(scale.X(step), kHeight - kBottom, scale.X(step), kHeight - kBottom + 5, kLossFaint);
     svg.Text(scale.X(step), kHeight - kBottom + 20, TickText(step, 1),
-             {.color = kFaint, .anchor = Svg::Anchor::kMiddle});
+             {.color = kLossFaint, .anchor = Svg::Anchor::kMiddle});
   }
-  svg.Line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kFaint);
-  svg.Text((kLeft + kWidth - kRight) / 2, kHeight - 12, "step",
-           {.color = kFaint, .anchor = Svg::Anchor::kMiddle});
-  svg.Text(12, kTop - 12, of_tokens ? "loss, nats a token" : "loss", {.color = kFaint});
+  svg.Line(kLossLeft, kHeight - kBottom, kLossWidth - kLossRight, kHeight - kBottom, kLossFaint);
+  svg.Text((kLossLeft + kLossWidth - kLossRight) / 2, kHeight - 12, "step",
+           {.color = kLossFaint, .anchor = Svg::Anchor::kMiddle});
+  svg.Text(12, kLossTop - 12, of_tokens ? "loss, nats a token" : "loss", {.color = kLossFaint});
 }
 
 void DrawLegend(Svg& svg, bool with_validation, bool with_faults) {
-  double x = kLeft + 300;
+  double x = kLossLeft + 300;
   const auto entry = [&](const char* color, std::string_view text, bool dashed) {
     svg.Line(x, 26, x + 24, 26, color, 2.5, dashed);
     svg.Text(x + 30, 30, text, {});
@@ -102,12 +103,12 @@ double StepAt(const RunHistory& history, int64_t at_ns) {
 }  // namespace
 
 std::string LossChart(const Report& report, const RunHistory& history) {
-  Svg svg(kWidth, kHeight, "Loss of " + report.status.job().name());
-  svg.Text(kLeft - 52, 30, Fit(report.status.job().name(), 40), {.size = 16, .bold = true});
+  Svg svg(kLossWidth, kHeight, "Loss of " + report.status.job().name());
+  svg.Text(kLossLeft - 52, 30, Fit(report.status.job().name(), 40), {.size = 16, .bold = true});
   const std::vector<StepPoint> points = history.LastOfEachStep();
   if (points.empty()) {
-    svg.Text(kWidth / 2, kHeight / 2, "no step was reported",
-             {.size = 14, .color = kFaint, .anchor = Svg::Anchor::kMiddle});
+    svg.Text(kLossWidth / 2, kHeight / 2, "no step was reported",
+             {.size = 14, .color = kLossFaint, .anchor = Svg::Anchor::kMiddle});
     return svg.Take();
   }
   const Scale scale = ScaleOf(points);
@@ -117,9 +118,9 @@ std::string LossChart(const Report& report, const RunHistory& history) {
     const int64_t at_ns =
         fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
     const double x = scale.X(std::min(StepAt(history, at_ns), scale.last_step));
-    svg.Line(x, kTop, x, kHeight - kBottom, kFault, 1, true);
-    svg.Marker(x, kTop + 2, 12, kFault, fault.what() + ": " + fault.action());
-    svg.Text(x, kTop - 14, std::to_string(fault.number()),
+    svg.Line(x, kLossTop, x, kHeight - kBottom, kFault, 1, true);
+    svg.Marker(x, kLossTop + 2, 12, kFault, fault.what() + ": " + fault.action());
+    svg.Text(x, kLossTop - 14, std::to_string(fault.number()),
              {.size = 11, .color = kFault, .anchor = Svg::Anchor::kMiddle});
   }
   std::vector<std::pair<double, double>> training;

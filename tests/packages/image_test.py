@@ -190,7 +190,7 @@ class ImageTest(unittest.TestCase):
         """As an init container of a LonghaulJob copies it into the image of the workers."""
         root = self.top / "root"
         self.assertEqual(os.readlink(root / "opt/longhaul/bin"), "longhaul/bin")
-        for name in ("longhaul", "longhaul-kube"):
+        for name in ("longhaul", "longhaul-tools", "longhaul-kube"):
             self.assertTrue(os.access(root / "opt/longhaul/bin" / name, os.X_OK), name)
         done = chroot.run(root, [*self.config["config"]["Env"], "sh", "-euc", """
 mkdir /tmp/program && cp -R /opt/longhaul/. /tmp/program

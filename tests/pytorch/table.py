@@ -1,5 +1,7 @@
 """Scripts written for torchrun under `longhaul run`, compared with torchrun: one row of docs/pytorch.md.
 
+A row of a recipe (`--framework`) runs the same script, with the command that the recipe makes.
+
 usage: table.py LONGHAUL RESULTS VERSION SCRIPT     one row: run it and write RESULTS/VERSION-SCRIPT.json
        table.py --document RESULTS                  write docs/pytorch.md from the rows in RESULTS
 
@@ -55,6 +57,7 @@ class Script:
     libraries: bool = False
     short: bool = False  # always run with PyTorch 1.13, with which it takes 20 seconds
     pattern: str = STEPS
+    framework: str = ""  # the recipe of docs/frameworks.md that makes the command
     environment: dict = dataclasses.field(default_factory=dict)
 
 
@@ -84,6 +87,12 @@ ROWS = {
     "torchtitan": Script("torchtitan's start command", "titan_like", nodes=1, procs=2,
                          pattern="torchtitan", since=(2, 6), missing=NO_SHARDING,
                          environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    "recipe_pytorch": Script("`--framework pytorch`", "ddp.py", since=(1, 13),
+                             framework="pytorch"),
+    "recipe_lightning": Script("`--framework lightning`", "lightning_trainer.py", libraries=True,
+                               framework="lightning", missing=ABSENT),
+    "recipe_accelerate": Script("`--framework accelerate`", "accelerated.py", libraries=True,
+                                framework="accelerate", missing=ABSENT),
 }
 VERSIONS = ("2.15", "2.4", "1.13")
 COLUMNS = ("clean", "killed worker", "killed agent")
@@ -193,6 +202,8 @@ class Row(unittest.TestCase):
         words = ["--name", "row", "--run-dir", f"{place}.run", "--step-pattern", script.pattern]
         if fault:
             words += ["--inject", f"{fault} at step {KILL_STEP}"]
+        if script.framework:
+            words += ["--framework", script.framework]
         if script.nodes > 1:
             words += ["--nnodes", str(script.nodes), "--nproc-per-node", str(script.procs)]
         run = Run(sys.longhaul, str(self.top), [*words, *command_of(script, sys.script, place)],

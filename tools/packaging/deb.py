@@ -18,7 +18,8 @@ def write_sboms(build, date):
             continue
         libraries = set(debian.loaded_libraries(program))
         if name == "longhaul":
-            libraries |= set(debian.loaded_libraries(build / "src/bin/longhaul-kube"))
+            for other in ("longhaul-tools", "longhaul-kube"):
+                libraries |= set(debian.loaded_libraries(build / "src/bin" / other))
         loaded = debian.packages_of(sorted(libraries))
         compiled = [debian.Package(each) for each in debian.COMPILED_IN]
         components = [sbom.component(package, "dependency, not contained") for package in loaded]

@@ -22,17 +22,17 @@ from project import ROOT, Failure, run, source_date, version
 
 HERE = pathlib.Path(__file__).resolve().parent
 LARGEST_BYTES = 60 << 20
+PROGRAMS = ("longhaul", "longhaul-tools", "longhaul-kube")  # longhaul starts the others
 
 
 class Build:
     """The paths of what a build folder holds."""
 
     def __init__(self, folder):
-        self.program = folder / "src" / "bin" / "longhaul"
-        self.kube = folder / "src" / "bin" / "longhaul-kube"
+        self.programs = [folder / "src" / "bin" / name for name in PROGRAMS]
         self.library = folder / "src" / "worker_api" / "liblonghaul.so"
         self.man_page = folder / "longhaul.1"
-        for path in (self.program, self.kube, self.library, self.man_page):
+        for path in (*self.programs, self.library, self.man_page):
             if not path.is_file():
                 raise Failure(f"{path} does not exist: build it with ninja -C {folder} product")
 
@@ -62,10 +62,10 @@ def write_tree(build, top):
         if path.suffix == ".py" or path.name == "py.typed":
             copy(path, package / path.name)
     copy(HERE / "redirect.py", package / "lib/longhaul/python/longhaul/__init__.py")
-    copy(build.program, package / "bin/longhaul", 0o755)
+    for program in build.programs:
+        copy(program, package / "bin" / program.name, 0o755)
+        run("strip", "--strip-all", package / "bin" / program.name)
     copy(build.library, package / "lib/liblonghaul.so", 0o755)
-    copy(build.kube, package / "bin/longhaul-kube", 0o755)
-    run("strip", "--strip-all", package / "bin/longhaul", package / "bin/longhaul-kube")
     run("strip", "--strip-unneeded", package / "lib/liblonghaul.so")
     data = top / f"longhaul-{version()}.data"
     copy(HERE / "start_program.py", data / "scripts/longhaul", 0o755)
@@ -127,9 +127,9 @@ def bundled_packages(libraries, originals):
 
 def add_facts(top, build, date):
     """Adds the licences and the bill of materials of what auditwheel added."""
-    originals = set(debian.loaded_libraries(build.program))
-    originals |= set(debian.loaded_libraries(build.kube))
-    originals |= set(debian.loaded_libraries(build.library))
+    originals = set()
+    for path in (*build.programs, build.library):
+        originals |= set(debian.loaded_libraries(path))
     bundled = bundled_packages(sorted((top / "longhaul.libs").iterdir()), originals)
     compiled = [debian.Package(name) for name in debian.COMPILED_IN]
     facts = top / f"longhaul-{version()}.dist-info"

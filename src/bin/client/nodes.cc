@@ -67,6 +67,14 @@ int UseNode(RestClient& client, const Options& options) {
   return kExitOk;
 }
 
+int RevokeAgent(RestClient& client, const Options& options) {
+  const auto answer =
+      client.Post("/v1/nodes/" + UrlEncode(options.node) + "/revoke", Json::object());
+  if (!answer.ok()) return Fail(answer.status());
+  if (options.json) return PrintJson(*answer), kExitOk;
+  return std::printf("the certificate of %s is revoked\n", options.node.c_str()), kExitOk;
+}
+
 // The reservation that a node is in, or the next one; null: there is none.
 const Json* WindowOf(const Json& node) {
   const auto window = node.find("window");
@@ -102,6 +110,7 @@ int TrustLinks(RestClient& client, const Options& options) {
 
 int Nodes(RestClient& client, const Options& options) {
   if (options.use == "trust-links") return TrustLinks(client, options);
+  if (options.use == "revoke") return RevokeAgent(client, options);
   if (!options.use.empty()) return UseNode(client, options);
   const auto answer = client.Get("/v1/nodes");
   if (!answer.ok()) return Fail(answer.status());
@@ -151,8 +160,9 @@ int Nodes(RestClient& client, const Options& options) {
 
 // `longhaul nodes`, and what may be done to one.
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* nodes = Add(app, action, "nodes", "List all nodes, or cordon, drain or uncordon nodes",
-                        Nodes, options);
+  CLI::App* nodes =
+      Add(app, action, "nodes", "List all nodes, or cordon, drain, uncordon or revoke nodes", Nodes,
+          options);
   nodes->add_flag("--json", options->json, kJsonHelp);
   nodes->fallthrough();
   nodes->footer(
@@ -178,6 +188,16 @@ void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
       "  longhaul nodes drain node-3 --timeout 5min");
   verb("uncordon", "Use a node again, also one that is suspect or a spare")
       ->footer("Example:\n  longhaul nodes uncordon node-3");
+  CLI::App* revoke =
+      nodes->add_subcommand("revoke", "Make the certificate of a node's agent invalid at once");
+  revoke->add_option("NODE", options->node, "Its name")->required();
+  revoke->add_flag("--json", options->json, kJsonHelp);
+  revoke->callback([options] { options->use = "revoke"; });
+  revoke->footer(
+      "The controller ends the agent's connection and refuses its certificate from then on, also\n"
+      "after a restart. To let the machine join again, make a join token with the node's name and\n"
+      "remove tls/agent.pem of the agent's state directory (docs/security.md). Example:\n"
+      "  longhaul nodes revoke node-3");
   CLI::App* trust = nodes->add_subcommand("trust-links", "Let gangs cross a domain's links again");
   trust->add_option("LEVEL", options->level, "Of the domain: leaf")->required();
   trust->add_option("NAME", options->name, "The domain's")->required();

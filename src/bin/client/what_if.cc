@@ -15,13 +15,13 @@ namespace {
 
 using runtime::scheduling::WhatIfChange;
 
-constexpr uint64_t kLargestJobFile = 1 << 20;
+constexpr uint64_t kLargestScenario = 1 << 20;
 
 // The change as REST takes it: a job file is read here.
 Result<Json> ChangeOf(const std::string& text) {
   ASSIGN_OR_RETURN(const WhatIfChange change, runtime::scheduling::ParseWhatIfChange(text));
   if (change.kind != WhatIfChange::Kind::kSubmit) return Json(text);
-  ASSIGN_OR_RETURN(const std::string job, io::ReadText(change.subject, kLargestJobFile));
+  ASSIGN_OR_RETURN(const std::string job, io::ReadText(change.subject, kLargestScenario));
   return Json{{"submit", job}, {"source", change.subject}};
 }
 

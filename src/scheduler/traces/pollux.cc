@@ -17,7 +17,7 @@ constexpr int64_t kMaxIterations = 1'000'000'000'000;
 constexpr int64_t kMaxStepSeconds = 86'400;
 constexpr int64_t kGpusOfHost = 4;  // of the measured cluster
 constexpr size_t kMaxNameBytes = 63;
-constexpr size_t kMaxHosts = 64;  // digits of a placement
+constexpr size_t kMaxPlaceDigits = 64;  // digits of a placement
 
 bool IsFolderName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes &&
@@ -69,7 +69,7 @@ Status PolluxTimes::AddPlacements(const std::string& application, std::string_vi
       CsvReader::Open(text, source, {"placement", "local_bsz", "step_time", "sync_time"}));
   while (row.Next()) {
     std::string hosts(row.Field(0));
-    if (hosts.empty() || hosts.size() > kMaxHosts ||
+    if (hosts.empty() || hosts.size() > kMaxPlaceDigits ||
         hosts.find_first_not_of("123456789") != std::string::npos) {
       return row.Refuse(0, "'" + Printable(hosts, 40) +
                                "' is not a placement: a digit of 1 to 9 for each of 1 to 64 hosts");

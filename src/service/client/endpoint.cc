@@ -112,6 +112,11 @@ Result<Endpoint> FindEndpoint(const EndpointChoice& choice) {
                     ": start one (longhaul controller --state-dir DIR), or name one with "
                     "--controller URL --token-file FILE or LONGHAUL_ENDPOINT=DIR/endpoint.json");
   }
+  // Without it the command would have the role of the controller's own token.
+  if (endpoint.ok() && !choice.token_file.empty()) {
+    endpoint->token_file = choice.token_file;
+    ASSIGN_OR_RETURN(endpoint->token, ReadToken(choice.token_file));
+  }
   return endpoint;
 }
 

@@ -31,9 +31,10 @@ struct EndpointChoice {
 };
 
 // Returns the controller of `choice`, else of the file that $LONGHAUL_ENDPOINT names, else of
-// ./runs/endpoint.json. The authority of an https:// URL is `--ca-file`, else $LONGHAUL_CA_FILE,
-// else ~/.config/longhaul/ca.crt or /etc/longhaul/ca.crt if there is one. A token is never sent
-// over plain HTTP to another machine. An error message explains how to name one.
+// ./runs/endpoint.json, with the token of `--token-file` if that is given. The authority of an
+// https:// URL is `--ca-file`, else $LONGHAUL_CA_FILE, else ~/.config/longhaul/ca.crt or
+// /etc/longhaul/ca.crt if there is one. A token is never sent over plain HTTP to another machine.
+// An error message explains how to name one.
 Result<Endpoint> FindEndpoint(const EndpointChoice& choice);
 
 // Reads endpoint.json and the token file it names.

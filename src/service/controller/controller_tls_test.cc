@@ -157,6 +157,64 @@ TEST_F(TlsTest, RenewsACertificateForItsOwnNodeOnly) {
   EXPECT_TRUE(agent.Read().has_value());
 }
 
+TEST_F(TlsTest, EndsTheStreamOfARevokedAgentAndRefusesItAlsoAfterARestart) {
+  const AgentIdentity revoked = Joined("node-1");
+  const AgentIdentity other = Joined("node-2");
+  ScriptedAgent agent(service_->endpoint(), CredentialsOf(revoked));
+  agent.Hello("", "node-1", 1);
+  ASSERT_TRUE(agent.Read().has_value());
+  ScriptedAgent neighbour(service_->endpoint(), CredentialsOf(other));
+  neighbour.Hello("", "node-2", 1);
+  neighbour.Join(1, 1);
+  ASSERT_TRUE(neighbour.AwaitAcknowledged(1));
+  ASSERT_TRUE(client_->Post("/v1/nodes/node-1/revoke", Json::object()).ok());
+  EXPECT_FALSE(agent.Read().has_value()) << "the stream goes on";
+  neighbour.Join(2, 1);
+  EXPECT_TRUE(neighbour.AwaitAcknowledged(2)) << "another agent's stream was ended";
+  for (int start = 0; start < 2; ++start) {
+    const grpc::Status refused = Refusal(revoked, "node-1");
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+    EXPECT_NE(refused.error_message().find("was revoked"), std::string::npos)
+        << refused.error_message();
+    const Status renewed = RenewIdentity(service_->endpoint().agents, "node-1", FolderOf("node-1"));
+    EXPECT_EQ(renewed.code(), Code::kUnauthenticated) << "a revoked certificate was renewed";
+    neighbour.Break();
+    service_.reset();
+    StartService();
+  }
+  EXPECT_EQ(Refused("connect agent").size(), 2u);
+  EXPECT_EQ(Refused("renew agent").size(), 2u);
+}
+
+TEST_F(TlsTest, LetsARevokedAgentJoinAgainByATokenOfItsNameOnly) {
+  const AgentIdentity before = Joined("node-1");
+  ASSERT_TRUE(client_->Post("/v1/nodes/node-1/revoke", Json::object()).ok());
+  EXPECT_EQ(Join("node-1", JoinToken()).code(), Code::kPermissionDenied);
+  const AgentIdentity after = Joined("node-1");
+  EXPECT_EQ(Refusal(before, "node-1").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  ScriptedAgent agent(service_->endpoint(), CredentialsOf(after));
+  agent.Hello("", "node-1", 1);
+  EXPECT_TRUE(agent.Read().has_value());
+  EXPECT_TRUE(RenewIdentity(service_->endpoint().agents, "node-1", FolderOf("node-1")).ok());
+  EXPECT_EQ(Refusal(before, "node-1").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  // Each revocation ends the certificates of the one before, too.
+  ASSERT_TRUE(client_->Post("/v1/nodes/node-1/revoke", Json::object()).ok());
+  EXPECT_EQ(Refusal(before, "node-1").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Refusal(after, "node-1").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(TlsTest, RevokesAnAgentThatHasJoinedAndOnce) {
+  const auto revoke = [&](const std::string& node) {
+    return client_->Post("/v1/nodes/" + node + "/revoke", Json::object()).status();
+  };
+  EXPECT_EQ(revoke("node-1").code(), Code::kNotFound);
+  Joined("node-1");
+  EXPECT_TRUE(revoke("node-1").ok());
+  const Status again = revoke("node-1");
+  EXPECT_EQ(again.code(), Code::kFailedPrecondition);
+  EXPECT_NE(again.message().find("and it has not joined again"), std::string::npos) << again;
+}
+
 TEST_F(TlsTest, IsNotJoinedByAnAgentWhoseTokenIsOfAnotherAuthority) {
   const std::string token = JoinToken("node-1");
   std::string forged = token;

@@ -20,7 +20,7 @@ bool EqualIgnoringCase(std::string_view a, std::string_view b) {
 }
 
 // The host of "host", "host:port", "[address]" or "[address]:port"; nothing for anything else.
-std::optional<std::string_view> HostOf(std::string_view authority) {
+std::optional<std::string_view> NameInAuthority(std::string_view authority) {
   std::string_view host = authority;
   std::string_view rest;
   if (authority.starts_with('[')) {
@@ -55,7 +55,7 @@ bool IsLoopback(std::string_view host) {
 std::optional<HttpRefusal> RefuseForeignOrigin(const HttpRequest& request, bool loopback_only) {
   const std::string host = request.Header("host");
   if (host.empty() && request.version_10) return std::nullopt;  // no browser sends such a request
-  const std::optional<std::string_view> name = HostOf(host);
+  const std::optional<std::string_view> name = NameInAuthority(host);
   if (!name) {
     return HttpRefusal{
         400, host.empty()

@@ -40,6 +40,7 @@ using StoreContext = std::unique_ptr<X509_STORE_CTX, Deleter<X509_STORE_CTX_free
 
 constexpr int kSerialBytes = 16;
 constexpr int kVersion3 = 2;
+constexpr std::string_view kGeneration = "generation ";  // in the organizational unit
 
 // OpenSSL keeps a queue of errors for each thread. It is emptied, so that a later failure does not
 // report this one.
@@ -115,10 +116,20 @@ bool Add(X509* certificate, X509* issuer, int kind, const std::string& value) {
   return extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-bool SetCommonName(X509_NAME* target, const std::string& text) {
-  return X509_NAME_add_entry_by_txt(target, "CN", MBSTRING_UTF8,
+bool AddName(X509_NAME* target, const char* kind, const std::string& text) {
+  return X509_NAME_add_entry_by_txt(target, kind, MBSTRING_UTF8,
                                     reinterpret_cast<const unsigned char*>(text.data()),
                                     static_cast<int>(text.size()), -1, 0) == 1;
+}
+
+struct Subject {
+  std::string common_name;
+  std::string unit;  // empty: none
+};
+
+bool SetSubject(X509_NAME* target, const Subject& subject) {
+  return AddName(target, "CN", subject.common_name) &&
+         (subject.unit.empty() || AddName(target, "OU", subject.unit));
 }
 
 // A serial number must be positive. With 126 random bits, two certificates do not share one by
@@ -136,7 +147,7 @@ using Extensions = std::span<const std::pair<int, std::string>>;
 
 // Signs a certificate. Without an issuer it signs itself.
 // `not before` lies kClockDifference in the past, because the clocks of nodes differ.
-Result<std::string> Sign(EVP_PKEY* subject_key, const std::string& common_name, X509* issuer,
+Result<std::string> Sign(EVP_PKEY* subject_key, const Subject& subject, X509* issuer,
                          EVP_PKEY* issuer_key, Extensions extensions, Instant now,
                          Duration validity) {
   const Certificate made(X509_new());
@@ -145,12 +156,12 @@ Result<std::string> Sign(EVP_PKEY* subject_key, const std::string& common_name, 
             ASN1_TIME_set(X509_getm_notBefore(raw), SecondsOf(now - kClockDifference)) != nullptr &&
             ASN1_TIME_set(X509_getm_notAfter(raw), SecondsOf(now + validity)) != nullptr &&
             X509_set_pubkey(raw, subject_key) == 1 &&
-            SetCommonName(X509_get_subject_name(raw), common_name);
+            SetSubject(X509_get_subject_name(raw), subject);
   X509* const signer = issuer == nullptr ? raw : issuer;
   ok = ok && X509_set_issuer_name(raw, X509_get_subject_name(signer)) == 1;
   for (const auto& [kind, value] : extensions) ok = ok && Add(raw, signer, kind, value);
   ok = ok && X509_sign(raw, issuer_key, EVP_sha256()) > 0;
-  if (!ok) return OpenSslError("cannot make the certificate of " + Printable(common_name));
+  if (!ok) return OpenSslError("cannot make the certificate of " + Printable(subject.common_name));
   return ToText(raw);
 }
 
@@ -206,13 +217,22 @@ std::vector<std::string> NamesOf(X509* certificate) {
   return names;
 }
 
-std::string CommonNameOf(X509* certificate) {
+std::string NameOf(X509* certificate, int kind) {
   X509_NAME* subject = X509_get_subject_name(certificate);
-  const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  const int at = X509_NAME_get_index_by_NID(subject, kind, -1);
   if (at < 0) return "";
   const ASN1_STRING* text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at));
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
           static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
+std::string CommonNameOf(X509* certificate) { return NameOf(certificate, NID_commonName); }
+
+// Certificates from before the first revocation have none.
+Result<uint64_t> GenerationOf(X509* certificate) {
+  const std::string unit = NameOf(certificate, NID_organizationalUnitName);
+  if (!unit.starts_with(kGeneration)) return uint64_t{0};
+  return ParseUint64(unit.substr(kGeneration.size()));
 }
 
 // Verifies a certificate with those between it and the authority.
@@ -253,7 +273,7 @@ Result<CertificateAndKey> MakeAuthority(const std::string& name, Instant now, Du
   ASSIGN_OR_RETURN(const Key key, NewKey());
   CertificateAndKey made;
   ASSIGN_OR_RETURN(made.certificate,
-                   Sign(key.get(), name, nullptr, key.get(), extensions, now, validity));
+                   Sign(key.get(), {name, ""}, nullptr, key.get(), extensions, now, validity));
   ASSIGN_OR_RETURN(made.key, ToText(key.get()));
   return made;
 }
@@ -273,8 +293,9 @@ Result<CertificateAndKey> MakeServerCertificate(const CertificateAndKey& authori
   ASSIGN_OR_RETURN(const auto issuer, ParseBoth(authority));
   ASSIGN_OR_RETURN(const Key key, NewKey());
   CertificateAndKey made;
-  ASSIGN_OR_RETURN(made.certificate, Sign(key.get(), "longhaul controller", issuer.first.get(),
-                                          issuer.second.get(), extensions, now, validity));
+  ASSIGN_OR_RETURN(made.certificate,
+                   Sign(key.get(), {"longhaul controller", ""}, issuer.first.get(),
+                        issuer.second.get(), extensions, now, validity));
   ASSIGN_OR_RETURN(made.key, ToText(key.get()));
   return made;
 }
@@ -298,7 +319,8 @@ Result<std::string> MakeRequest(const std::string& key) {
 // decision, so a node cannot request another name or a server's certificate. The signature of the
 // request proves that the node has the private key.
 Result<std::string> SignRequest(const CertificateAndKey& authority, const std::string& request,
-                                const std::string& node, Instant now, Duration validity) {
+                                const std::string& node, Instant now, Duration validity,
+                                uint64_t generation) {
   const Request parsed(
       PEM_read_bio_X509_REQ(ReadFrom(request).get(), nullptr, NoPassword, nullptr));
   EVP_PKEY* const key = parsed == nullptr ? nullptr : X509_REQ_get0_pubkey(parsed.get());
@@ -316,7 +338,10 @@ Result<std::string> SignRequest(const CertificateAndKey& authority, const std::s
       {NID_authority_key_identifier, "keyid"},
   }};
   ASSIGN_OR_RETURN(const auto issuer, ParseBoth(authority));
-  return Sign(key, node, issuer.first.get(), issuer.second.get(), extensions, now, validity);
+  const std::string unit =
+      generation == 0 ? "" : std::string(kGeneration) + std::to_string(generation);
+  return Sign(key, {node, unit}, issuer.first.get(), issuer.second.get(), extensions, now,
+              validity);
 }
 
 Result<CertificateFacts> ReadCertificate(const std::string& certificate) {
@@ -324,7 +349,9 @@ Result<CertificateFacts> ReadCertificate(const std::string& certificate) {
   const auto from = InstantOf(X509_get0_notBefore(parsed.get()));
   const auto until = InstantOf(X509_get0_notAfter(parsed.get()));
   if (!from || !until) return InvalidArgument("the certificate has no valid dates");
-  return CertificateFacts{CommonNameOf(parsed.get()), NamesOf(parsed.get()), *from, *until};
+  ASSIGN_OR_RETURN(const uint64_t generation, GenerationOf(parsed.get()));
+  return CertificateFacts{CommonNameOf(parsed.get()), NamesOf(parsed.get()), *from, *until,
+                          generation};
 }
 
 Result<std::string> VerifyClient(const std::string& certificate, const std::string& authority,

@@ -8,6 +8,7 @@
 // argument. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct CertificateFacts {
   std::vector<std::string> names;  // alternative names: DNS names and addresses
   Instant not_before;
   Instant not_after;
+  uint64_t generation = 0;  // of an agent's certificate
 };
 
 // Clocks of two machines may differ: a new certificate is valid from so long before `now`.
@@ -49,9 +51,11 @@ Result<std::string> MakeKey();
 Result<std::string> MakeRequest(const std::string& key);
 
 // Returns a client certificate of the node for the key of a request. Refuses a request that is
-// damaged or not signed by its key, and keys other than P-256.
+// damaged or not signed by its key, and keys other than P-256. The certificate contains the
+// generation, by which those from before a revocation are recognised (join_table.h).
 Result<std::string> SignRequest(const CertificateAndKey& authority, const std::string& request,
-                                const std::string& node, Instant now, Duration validity);
+                                const std::string& node, Instant now, Duration validity,
+                                uint64_t generation = 0);
 
 // Reads the first certificate of a text.
 Result<CertificateFacts> ReadCertificate(const std::string& certificate);

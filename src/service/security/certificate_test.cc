@@ -118,5 +118,15 @@ TEST(Certificate, HasAFingerprintOfItsOwn) {
   EXPECT_NE(own, *Fingerprint(MakeAuthority("test", kNow, hours(1000))->certificate));
 }
 
+TEST(Certificate, OfAnAgentHasItsGeneration) {
+  for (const uint64_t generation : {uint64_t{0}, uint64_t{1}, uint64_t{12}}) {
+    const auto made =
+        SignRequest(kAuthority, *MakeRequest(*MakeKey()), "node-1", kNow, hours(1), generation);
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_EQ(ReadCertificate(*made)->generation, generation);
+    EXPECT_EQ(ReadCertificate(*made)->common_name, "node-1");
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::service

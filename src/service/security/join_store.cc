@@ -35,8 +35,9 @@ Result<std::unique_ptr<JoinStore>> JoinStore::Open(const std::string& path) {
     Result<JoinTable> parsed = JoinTable::Parse(*text);
     if (!parsed.ok()) {
       return parsed.status().WithContext(path +
-                                         " is damaged, and without it used tokens would be valid "
-                                         "again: repair it, or remove it if no token is in use");
+                                         " is damaged, and without it used tokens and revoked "
+                                         "certificates would be valid again: repair it, or remove "
+                                         "it if no token is in use and nothing was revoked");
     }
     table = *std::move(parsed);
   } else if (text.status().code() != Code::kNotFound) {
@@ -72,8 +73,26 @@ Status JoinStore::Use(const std::string& secret, const std::string& node, Instan
 Status JoinStore::NoteJoined(const std::string& node) {
   const std::lock_guard lock(mutex_);
   JoinTable changed = table_;
-  if (!changed.NoteJoined(node)) return {};
+  ASSIGN_OR_RETURN(const bool is_new, changed.NoteJoined(node));
+  return is_new ? Replace(std::move(changed)) : Status();
+}
+
+// On disk before it returns: a certificate that was revoked must not become valid by a crash.
+Status JoinStore::Revoke(const std::string& node, Instant now) {
+  const std::lock_guard lock(mutex_);
+  JoinTable changed = table_;
+  RETURN_IF_ERROR(changed.Revoke(node, now));
   return Replace(std::move(changed));
+}
+
+uint64_t JoinStore::GenerationOf(const std::string& node) const {
+  const std::lock_guard lock(mutex_);
+  return table_.GenerationOf(node);
+}
+
+Status JoinStore::CheckGeneration(const std::string& node, uint64_t generation) const {
+  const std::lock_guard lock(mutex_);
+  return table_.CheckGeneration(node, generation);
 }
 
 }  // namespace longhaul::service

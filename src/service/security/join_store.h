@@ -34,13 +34,17 @@ class JoinStore {
   Status Use(const std::string& secret, const std::string& node, Instant now);
   // JoinTable::NoteJoined, durable.
   Status NoteJoined(const std::string& node);
+  // JoinTable::Revoke, durable.
+  Status Revoke(const std::string& node, Instant now);
+  uint64_t GenerationOf(const std::string& node) const;
+  Status CheckGeneration(const std::string& node, uint64_t generation) const;
 
  private:
   JoinStore(std::string path, JoinTable table) : path_(std::move(path)), table_(std::move(table)) {}
   Status Replace(JoinTable changed);  // requires mutex_
 
   const std::string path_;
-  std::mutex mutex_;  // guards the table
+  mutable std::mutex mutex_;  // guards the table
   JoinTable table_;
 };
 

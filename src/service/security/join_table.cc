@@ -28,6 +28,22 @@ Result<JoinToken> TokenOf(const Json& json) {
   return DataLoss("a join token lacks its sha256, its node's name or the time at which it expires");
 }
 
+Result<std::pair<std::string, Revocation>> RevocationOf(const Json& json) {
+  const auto number = [&](const char* key) {
+    return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>() : 0;
+  };
+  const bool complete = json.is_object() && json.contains("node") && json["node"].is_string() &&
+                        IsNodeName(json["node"].get<std::string>()) && number("generation") > 0 &&
+                        json.contains("joined_again") && json["joined_again"].is_boolean();
+  if (!complete) {
+    return DataLoss("a revocation lacks its node, its generation or whether the node joined again");
+  }
+  return std::pair(
+      json["node"].get<std::string>(),
+      Revocation{static_cast<uint64_t>(number("generation")),
+                 InstantFromNanoseconds(number("at_ns")), json["joined_again"].get<bool>()});
+}
+
 Json ToJson(const JoinToken& token) {
   return {{"sha256", token.sha256},
           {"node", token.node},
@@ -60,13 +76,30 @@ Result<JoinTable> JoinTable::Parse(const std::string& text) {
     ASSIGN_OR_RETURN(JoinToken token, TokenOf(each));
     table.tokens_.push_back(std::move(token));
   }
+  if (!json.contains("revoked")) return table;  // of a version without revocation
+  if (!json["revoked"].is_array()) return DataLoss("\"revoked\" is not a list");
+  for (const Json& each : json["revoked"]) {
+    ASSIGN_OR_RETURN(auto revocation, RevocationOf(each));
+    table.revoked_.insert(std::move(revocation));
+  }
   return table;
 }
 
 std::string JoinTable::Text() const {
   Json list = Json::array();
   for (const JoinToken& token : tokens_) list.push_back(ToJson(token));
-  return Json({{"joined", joined_}, {"join_tokens", std::move(list)}}).dump(2) + "\n";
+  Json revoked = Json::array();
+  for (const auto& [node, revocation] : revoked_) {
+    revoked.push_back({{"node", node},
+                       {"generation", revocation.generation},
+                       {"at_ns", ToNanoseconds(revocation.at)},
+                       {"joined_again", revocation.joined_again}});
+  }
+  return Json({{"joined", joined_},
+               {"join_tokens", std::move(list)},
+               {"revoked", std::move(revoked)}})
+             .dump(2) +
+         "\n";
 }
 
 // Tokens that have expired are removed here, so that the table does not grow. A used token stays
@@ -114,7 +147,48 @@ Status JoinTable::Use(std::string_view secret, const std::string& node, Instant 
   found->used_by = node;
   found->used_at = now;
   joined_.insert(node);
+  if (const auto revoked = revoked_.find(node); revoked != revoked_.end()) {
+    revoked->second.joined_again = true;
+  }
   return {};
+}
+
+Result<bool> JoinTable::NoteJoined(const std::string& node) {
+  if (const auto revoked = revoked_.find(node); revoked != revoked_.end()) {
+    return PermissionDenied("the certificate of node " + node + " was revoked at " +
+                            ToString(revoked->second.at) +
+                            ": it can join by a join token of the controller only "
+                            "(longhaul token create-join --node NAME)");
+  }
+  return joined_.insert(node).second;
+}
+
+Status JoinTable::Revoke(const std::string& node, Instant now) {
+  if (!joined_.contains(node)) {
+    return NotFound("no agent named " + Printable(node, 70) + " has joined this controller");
+  }
+  Revocation& revocation = revoked_[node];
+  if (revocation.generation > 0 && !revocation.joined_again) {
+    return FailedPrecondition("the certificate of node " + node + " was revoked at " +
+                              ToString(revocation.at) + ", and it has not joined again");
+  }
+  revocation = {revocation.generation + 1, now, false};
+  return {};
+}
+
+uint64_t JoinTable::GenerationOf(const std::string& node) const {
+  const auto revoked = revoked_.find(node);
+  return revoked == revoked_.end() ? 0 : revoked->second.generation;
+}
+
+Status JoinTable::CheckGeneration(const std::string& node, uint64_t generation) const {
+  const auto revoked = revoked_.find(node);
+  if (revoked == revoked_.end() || revoked->second.generation == generation) return {};
+  return Unauthenticated("the certificate of node " + node + " was revoked at " +
+                         ToString(revoked->second.at) +
+                         ": remove tls/agent.pem of the agent's state directory and join again "
+                         "with a new token (longhaul token create-join --node " +
+                         node + ")");
 }
 
 }  // namespace longhaul::service

@@ -68,6 +68,35 @@ TEST(JoinTable, IsTheSameAfterItsTextIsRead) {
   }
 }
 
+TEST(JoinTable, RefusesTheGenerationsBeforeTheLastRevocation) {
+  JoinTable table = With("a");
+  ASSERT_TRUE(table.Use("a", "node-1", kNow).ok());
+  EXPECT_EQ(table.Revoke("node-2", kNow).code(), Code::kNotFound);
+  EXPECT_TRUE(table.CheckGeneration("node-1", 0).ok());
+  ASSERT_TRUE(table.Revoke("node-1", kNow).ok());
+  EXPECT_EQ(table.CheckGeneration("node-1", 0).code(), Code::kUnauthenticated);
+  EXPECT_EQ(table.GenerationOf("node-1"), 1u);
+  EXPECT_TRUE(table.CheckGeneration("node-1", 1).ok());
+  EXPECT_EQ(table.Revoke("node-1", kNow).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(table.NoteJoined("node-1").status().code(), Code::kPermissionDenied);
+  ASSERT_TRUE(table.Add({HashOf("b"), "node-1", kNow + hours(1), "", {}}, kNow).ok());
+  ASSERT_TRUE(table.Use("b", "node-1", kNow).ok());
+  auto read = JoinTable::Parse(table.Text());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->Text(), table.Text());
+  ASSERT_TRUE(read->Revoke("node-1", kNow).ok());
+  EXPECT_EQ(read->GenerationOf("node-1"), 2u);
+  EXPECT_EQ(read->CheckGeneration("node-1", 1).code(), Code::kUnauthenticated);
+  for (const char* bad :
+       {R"({})", R"(1)", R"({"node": "a", "generation": 0, "at_ns": 1, "joined_again": true})",
+        R"({"node": "A", "generation": 1, "at_ns": 1, "joined_again": true})"}) {
+    EXPECT_FALSE(JoinTable::Parse(R"({"joined": [], "join_tokens": [], "revoked": [)" +
+                                  std::string(bad) + "]}")
+                     .ok())
+        << bad;
+  }
+}
+
 TEST(JoinTable, HoldsOnlySoManyTokensAndForgetsExpiredOnes) {
   JoinTable table;
   for (size_t i = 0; i < JoinTable::kMostTokens; ++i) {

@@ -35,7 +35,7 @@ Result<std::optional<Instant>> InstantOf(const Json& json, const char* key) {
   return std::optional(InstantFromNanoseconds(found->get<int64_t>()));
 }
 
-Result<NamedToken> TokenOf(const Json& json) {
+Result<NamedToken> NamedTokenOf(const Json& json) {
   NamedToken token;
   ASSIGN_OR_RETURN(token.name, TextOf(json, "name"));
   ASSIGN_OR_RETURN(const std::string role, TextOf(json, "role"));
@@ -83,7 +83,7 @@ Result<TokenTable> TokenTable::Parse(const std::string& text) {
   TokenTable table;
   for (const Json& each : json["tokens"]) {
     if (!each.is_object()) return DataLoss("a token is not a JSON object");
-    ASSIGN_OR_RETURN(NamedToken token, TokenOf(each));
+    ASSIGN_OR_RETURN(NamedToken token, NamedTokenOf(each));
     const Status added = table.Add(std::move(token));
     if (!added.ok()) return DataLoss(added.message());
   }

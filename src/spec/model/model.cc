@@ -9,8 +9,6 @@ namespace {
 
 using internal::Mistakes;
 
-std::string Text(uint64_t value) { return Mistakes::Number(value); }
-
 bool AnyDenseLayer(const Model& model) {
   for (uint32_t i = 0; i < model.layers; ++i) {
     if (!model.has_experts(i)) return true;
@@ -22,17 +20,18 @@ void CheckGroups(const Experts& experts, Mistakes& mistakes) {
   mistakes.Range("experts.groups", experts.groups, 1, kMaxModelExperts);
   // The checks below divide by the number of groups.
   if (experts.groups < 1 || experts.count % experts.groups != 0) {
-    mistakes.Add("experts.groups: " + Text(experts.groups) + " does not divide the " +
-                 Text(experts.count) + " experts");
+    mistakes.Add("experts.groups: " + Mistakes::Number(experts.groups) + " does not divide the " +
+                 Mistakes::Number(experts.count) + " experts");
     return;
   }
   if (experts.groups_top_k < 1 || experts.groups_top_k > experts.groups) {
-    mistakes.Add("experts.groups_top_k: " + Text(experts.groups_top_k) + " of " +
-                 Text(experts.groups) + " groups: give 1 to " + Text(experts.groups));
+    mistakes.Add("experts.groups_top_k: " + Mistakes::Number(experts.groups_top_k) + " of " +
+                 Mistakes::Number(experts.groups) + " groups: give 1 to " +
+                 Mistakes::Number(experts.groups));
   } else if (uint64_t{experts.count / experts.groups} * experts.groups_top_k < experts.top_k) {
-    mistakes.Add("experts.groups_top_k: " + Text(experts.groups_top_k) + " groups of " +
-                 Text(experts.count / experts.groups) + " experts don't hold the " +
-                 Text(experts.top_k) + " that a token visits");
+    mistakes.Add("experts.groups_top_k: " + Mistakes::Number(experts.groups_top_k) + " groups of " +
+                 Mistakes::Number(experts.count / experts.groups) + " experts don't hold the " +
+                 Mistakes::Number(experts.top_k) + " that a token visits");
   }
 }
 
@@ -44,8 +43,9 @@ void CheckExperts(const Model& model, Mistakes& mistakes) {
   mistakes.Range("experts.every", experts.every, 1, kMaxModelLayers);
   mistakes.Range("experts.dense_first_layers", experts.dense_first_layers, 0, model.layers);
   if (experts.top_k < 1 || experts.top_k > experts.count) {
-    mistakes.Add("experts.top_k: a token visits " + Text(experts.top_k) + " of " +
-                 Text(experts.count) + " experts: give 1 to " + Text(experts.count));
+    mistakes.Add("experts.top_k: a token visits " + Mistakes::Number(experts.top_k) + " of " +
+                 Mistakes::Number(experts.count) + " experts: give 1 to " +
+                 Mistakes::Number(experts.count));
   }
   CheckGroups(experts, mistakes);
   if (experts.shared > 0) {
@@ -61,8 +61,8 @@ void CheckExperts(const Model& model, Mistakes& mistakes) {
 void CheckAttention(const Model& model, Mistakes& mistakes) {
   mistakes.Range("heads", model.heads, 1, kMaxModelHeads);
   if (model.kv_heads < 1 || model.kv_heads > model.heads || model.heads % model.kv_heads != 0) {
-    mistakes.Add("kv_heads: " + Text(model.kv_heads) + " does not divide the " + Text(model.heads) +
-                 " heads");
+    mistakes.Add("kv_heads: " + Mistakes::Number(model.kv_heads) + " does not divide the " +
+                 Mistakes::Number(model.heads) + " heads");
   }
   mistakes.Range("head_dim", model.head_dim, 1, kMaxModelHeads);
   if (model.sliding_window) {

@@ -21,17 +21,17 @@ constexpr auto kAmountKeys =
     std::to_array<std::string_view>({"accelerators", "cpu", "memory", "devices"});
 constexpr auto kUserKeys = std::to_array<std::string_view>(
     {"jobs", "running", "accelerators", "cpu", "memory", "devices"});
-constexpr size_t kMaxName = 63;
+constexpr size_t kMaxQueueName = 63;
 constexpr size_t kMaxModelName = 63;
 constexpr uint32_t kMaxWeight = 1'000'000;
 constexpr uint32_t kMaxUserJobs = 1'000'000;
 constexpr Duration kLongestRun = std::chrono::hours(24 * 365);
 // A quota beyond this is a slip of the pen; it keeps sums over all queues within 63 bits.
-constexpr int64_t kMaxAmount = int64_t{1} << 41;
+constexpr int64_t kMaxQueueAmount = int64_t{1} << 41;
 
 // As the service checks the user of a submission.
 bool IsUserName(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxName &&
+  return !text.empty() && text.size() <= kMaxQueueName &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   std::string_view("-_.@+$\\").find(c) != std::string_view::npos;
@@ -136,7 +136,7 @@ class QueueReader {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
              c == '-' || c == '_' || c == '.';
     });
-    if (!good || node.text.empty() || node.text.size() > kMaxName) {
+    if (!good || node.text.empty() || node.text.size() > kMaxQueueName) {
       return Bad(node, "a name: letters, digits, '-', '_', '.'; at most 63");
     }
     name = node.text;
@@ -181,7 +181,7 @@ class QueueReader {
       }
       const auto amount =
           child.kind == Node::Kind::kScalar ? Thousandths(child.text) : std::nullopt;
-      if (!amount || *amount > kMaxAmount) {
+      if (!amount || *amount > kMaxQueueAmount) {
         return Bad(child, "a number such as 8 or 0.5, of at most three decimals");
       }
       auto at = std::lower_bound(
@@ -201,7 +201,7 @@ class QueueReader {
     const auto amount = node.kind != Node::Kind::kScalar ? std::nullopt
                         : memory                         ? Mebibytes(node.text)
                                                          : Thousandths(node.text);
-    if (!amount || *amount > kMaxAmount) {
+    if (!amount || *amount > kMaxQueueAmount) {
       return Bad(node, memory ? "a size such as 512GiB"
                               : "a number such as 8 or 0.5, of at most three decimals");
     }
@@ -271,7 +271,7 @@ class QueueReader {
   static std::optional<int64_t> Thousandths(std::string_view text) {
     const size_t point = text.find('.');
     const Result<uint64_t> whole = ParseUint64(text.substr(0, point));
-    if (!whole.ok() || *whole > static_cast<uint64_t>(kMaxAmount) / 1000) return std::nullopt;
+    if (!whole.ok() || *whole > static_cast<uint64_t>(kMaxQueueAmount) / 1000) return std::nullopt;
     int64_t thousandths = static_cast<int64_t>(*whole) * 1000;
     if (point == std::string_view::npos) return thousandths;
     std::string digits(text.substr(point + 1));
@@ -290,9 +290,10 @@ class QueueReader {
                            : unit == "GiB" ? 1'024
                            : unit == "TiB" ? 1'024 * 1'024
                                            : 0;
-    if (!number.ok() || *number > static_cast<uint64_t>(kMaxAmount)) return std::nullopt;
+    if (!number.ok() || *number > static_cast<uint64_t>(kMaxQueueAmount)) return std::nullopt;
     if (*number == 0) return 0;
-    if (factor == 0 || static_cast<int64_t>(*number) > kMaxAmount / factor) return std::nullopt;
+    if (factor == 0 || static_cast<int64_t>(*number) > kMaxQueueAmount / factor)
+      return std::nullopt;
     return static_cast<int64_t>(*number) * factor;
   }
 

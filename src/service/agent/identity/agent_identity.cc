@@ -21,7 +21,7 @@ namespace longhaul::service {
 namespace {
 
 constexpr uint64_t kLargestFile = 256 << 10;
-constexpr auto kAnswerLimit = std::chrono::seconds(30);
+constexpr auto kJoinAnswerLimit = std::chrono::seconds(30);
 
 std::string PathOf(const std::string& directory, const char* name) {
   return directory + "/tls/" + name;
@@ -48,7 +48,7 @@ Result<AgentIdentity> CallJoin(const std::string& controller, const std::string&
   const auto stub =
       proto::Controller::NewStub(grpc::CreateChannel(controller, CredentialsOf(present)));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerLimit);
+  context.set_deadline(std::chrono::system_clock::now() + kJoinAnswerLimit);
   proto::JoinAnswer answer;
   const grpc::Status status = stub->Join(&context, request, &answer);
   if (!status.ok()) {

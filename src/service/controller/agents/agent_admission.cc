@@ -44,7 +44,7 @@ Result<proto::JoinAnswer> AgentAdmission::Join(const proto::JoinRequest& request
                                                const std::string& peer, Instant now) {
   // Before the token is used up: a request that cannot be signed leaves it valid.
   auto made = SignRequest(authority_, request.certificate_request(), request.node(), now,
-                          options_.validity);
+                          options_.validity, tokens_->GenerationOf(request.node()));
   Status status = made.status();
   if (status.ok()) status = Authorize(request, certificate, now);
   AuditEntry entry;
@@ -78,7 +78,15 @@ Result<Instant> AgentAdmission::Verify(const std::string& certificate, const std
   // The gateway breaks the stream when the certificate expires, so an expired agent does not stay
   // connected.
   ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
+  RETURN_IF_ERROR(tokens_->CheckGeneration(node, facts.generation));
   return facts.not_after;
+}
+
+// In this order: an agent whose connection is ended connects again at once.
+Status AgentAdmission::Revoke(const std::string& node, Instant now) {
+  RETURN_IF_ERROR(tokens_->Revoke(node, now));
+  if (on_revoked_) on_revoked_(node);
+  return {};
 }
 
 Result<std::string> AgentAdmission::CreateJoinToken(const std::string& node, Instant expires,

@@ -5,6 +5,7 @@
 // Thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,6 +46,15 @@ class AgentAdmission {
   Result<Instant> Verify(const std::string& certificate, const std::string& node,
                          Instant now) const;
 
+  // Makes the certificates that the agent of this node has invalid, also for a controller that
+  // starts again, and ends its connection. A join token for the node lets it join again.
+  // kNotFound: no such agent has joined; kFailedPrecondition: it was revoked before.
+  Status Revoke(const std::string& node, Instant now);
+  // Calls this with the node of each revocation. Requires that no other call is under way.
+  void OnRevoked(std::function<void(const std::string& node)> handler) {
+    on_revoked_ = std::move(handler);
+  }
+
   // Returns the text of a new join token.
   Result<std::string> CreateJoinToken(const std::string& node, Instant expires, Instant now);
 
@@ -62,6 +72,7 @@ class AgentAdmission {
   std::string fingerprint_;  // of the server's authority
   std::string peer_secret_;
   std::unique_ptr<JoinStore> tokens_;
+  std::function<void(const std::string&)> on_revoked_;
 };
 
 }  // namespace longhaul::service

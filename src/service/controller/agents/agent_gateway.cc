@@ -317,6 +317,10 @@ AgentGateway::~AgentGateway() { Stop(); }
 Result<std::unique_ptr<AgentGateway>> AgentGateway::Start(const AgentGatewayOptions& options,
                                                           CoreLoop& loop, AuditLog& audit) {
   std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop, audit));
+  if (options.admission != nullptr) {
+    options.admission->OnRevoked(
+        [raw = gateway.get()](const std::string& node) { raw->EndRevoked(NodeId(node)); });
+  }
   RETURN_IF_ERROR(gateway->Listen());
   gateway->watcher_ = std::thread([raw = gateway.get()] { raw->WatchSilence(); });
   return gateway;
@@ -442,6 +446,22 @@ void AgentGateway::Forget(const Stream* stream, const std::string& reason) {
   // Under the mutex: a new stream of this node gets its events in only after this one.
   loop_.Push(std::move(event), nullptr);
   current_.erase(found);
+}
+
+// A stream that is being identified may have been verified before the revocation, and its node is
+// not known yet. All of them are ended; agents connect again.
+void AgentGateway::EndRevoked(const NodeId& node) {
+  std::vector<std::shared_ptr<Stream>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = current_.find(node); found != current_.end()) {
+      ended.push_back(found->second);
+    }
+    for (const auto& [raw, weak] : unidentified_) {
+      if (auto stream = weak.lock()) ended.push_back(std::move(stream));
+    }
+  }
+  for (const auto& stream : ended) stream->Cancel("its certificate was revoked");
 }
 
 std::shared_ptr<AgentGateway::Stream> AgentGateway::Find(const NodeId& node) const {

@@ -1,7 +1,8 @@
 // The gRPC server of the controller for agents (longhaul.proto.Controller).
 //
 // With TLS an agent presents a certificate, which must be its node's (agent_admission.h); without
-// it, on loopback only, the token. A stream ends when the certificate that it began with expires.
+// it, on loopback only, the token. A stream ends when the certificate that it began with expires or
+// is revoked.
 //
 // Only the newest stream of a node counts. Its first message is AgentHello. A wrong token, an
 // invalid node name, or an incarnation older than the connected one ends the stream with the
@@ -78,6 +79,8 @@ class AgentGateway final : public AgentPort {
   // Counts a stream that has not identified itself; returns false if there are too many.
   bool Expect(const std::shared_ptr<Stream>& stream);
   void Unexpect(const Stream* stream);
+  // Ends the stream of a node whose certificate was revoked.
+  void EndRevoked(const NodeId& node);
   // Handles the end of a stream, with its reason.
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;

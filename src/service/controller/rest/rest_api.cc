@@ -152,6 +152,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/cordon", Role::kAdminister, &RestApi::PostCordon},
       {"POST", "/v1/nodes/{name}/drain", Role::kAdminister, &RestApi::PostDrain},
       {"POST", "/v1/nodes/{name}/uncordon", Role::kAdminister, &RestApi::PostUncordon},
+      {"POST", "/v1/nodes/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeAgent},
       {"GET", "/v1/queues", Role::kView, &RestApi::GetQueues},
       {"GET", "/v1/links", Role::kView, &RestApi::GetLinks},
       {"GET", "/v1/reservations", Role::kView, &RestApi::GetReservations},
@@ -382,6 +383,10 @@ ApiResponse RestApi::PostDrain(const ApiRequest& request, const Parameters& para
 }
 ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& parameters) const {
   return SetUse(request, parameters[0], Use::kNormal);
+}
+
+ApiResponse RestApi::PostRevokeAgent(const ApiRequest&, const Parameters& parameters) const {
+  return token_routes_.RevokeAgent(parameters[0]);
 }
 
 // The first element that waits, or the first one.

@@ -79,6 +79,7 @@ class RestApi {
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostRevokeAgent(const ApiRequest&, const Parameters&) const;
   ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
   ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
   ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "io/files/file.h"
 #include "io/process/process.h"
 #include "io/process/program_output.h"
+#include "service/device_file_path.h"
 
 namespace longhaul::service {
 namespace {
@@ -100,19 +100,6 @@ std::string TakeDeviceFile(const std::string& path, planner::MachineFacts& facts
 }
 
 }  // namespace
-
-std::string DefaultDeviceFile() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (const std::string named = variable("LONGHAUL_DEVICE_FILE"); !named.empty()) return named;
-  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty()) {
-    return config + "/longhaul/device.json";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? "" : home + "/.config/longhaul/device.json";
-}
 
 planner::MachineFacts ReadMachineFacts(const std::string& state_directory,
                                        const std::string& trainer) {

@@ -8,11 +8,6 @@
 
 namespace longhaul::service {
 
-// Returns the device file that `longhaul calibrate` writes and the planner reads:
-// $LONGHAUL_DEVICE_FILE, else $XDG_CONFIG_HOME/longhaul/device.json, else
-// ~/.config/longhaul/device.json; empty without any.
-std::string DefaultDeviceFile();
-
 // Returns the constants of the default device file, if it exists, is valid, and was measured on
 // this machine (same processor and number of cores); `basis` names a file that can't be used.
 // Otherwise returns the program's built-in constants, scaled to the measured peak of a core here.

@@ -34,6 +34,17 @@ ApiResponse TokenRoutes::Revoke(const std::string& name) const {
   return revoked.ok() ? JsonResponse({{"revoked", name}}) : ErrorResponse(revoked);
 }
 
+ApiResponse TokenRoutes::RevokeAgent(const std::string& node) const {
+  if (admission_ == nullptr) {
+    return ErrorResponse(
+        FailedPrecondition("this controller has no TLS, so its agents have no certificates: to "
+                           "refuse them, remove its "
+                           "token file and start it again"));
+  }
+  const Status revoked = admission_->Revoke(node, io::Now());
+  return revoked.ok() ? JsonResponse({{"revoked", node}}) : ErrorResponse(revoked);
+}
+
 ApiResponse TokenRoutes::CreateJoinToken(const std::string& body) const {
   const Instant now = io::Now();
   const auto wanted = ParseJoinTokenRequest(body, now);

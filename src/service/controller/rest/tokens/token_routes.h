@@ -1,4 +1,5 @@
-// The routes of the REST API for tokens of people and for tokens that agents join with.
+// The routes of the REST API for tokens of people, for tokens that agents join with, and for the
+// certificates that agents have.
 #pragma once
 
 #include <string>
@@ -21,6 +22,8 @@ class TokenRoutes {
   ApiResponse Create(const std::string& body) const;
   ApiResponse CreateJoinToken(const std::string& body) const;
   ApiResponse Revoke(const std::string& name) const;
+  // Revokes the certificate of a node's agent.
+  ApiResponse RevokeAgent(const std::string& node) const;
 
  private:
   TokenStore& tokens_;

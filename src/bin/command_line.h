@@ -1,0 +1,21 @@
+// What the programs of the command line share: `longhaul` and those that it becomes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "bin/command.h"
+
+namespace longhaul::bin {
+
+// What the program does, the first line of its help.
+inline constexpr const char* kSummary =
+    "Plan, schedule and run large-model training jobs, and keep them running through failures.";
+
+// Sets the version, the examples and the form of help texts. Call it before a command is added,
+// because commands copy these settings.
+void DescribeProgram(CLI::App& app);
+
+// Parses the line and runs the action that it sets. Returns the process's exit code.
+int ParseAndRun(CLI::App& app, const Action& action, int argc, const char* const* argv);
+
+}  // namespace longhaul::bin
