@@ -387,13 +387,13 @@ bool WorkerLauncher::ForksPython(const runtime::SpawnWorker& order,
 void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
                                 Environment environment, WorkerOutput output) {
   const proto::Workload& workload = order.start->job().workload();
-  const std::optional<PythonProgram> program = ParsePythonProgram(
-      runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
-                          order.worker.rank - order.start->first_rank()));
+  const std::optional<PythonProgram> program =
+      ParsePythonProgram(runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
+                                             order.worker.rank - order.start->first_rank()));
   CHECK(program.has_value()) << "a word of the command has changed what it is";
   const Result<ForkServerLink*> server = ForkServer(order.worker.job, run_directory, [&] {
-    return Result<ForkServerCommand>(PythonForkServer(
-        *program, environment, workload.working_directory(), {python_packages_}));
+    return Result<ForkServerCommand>(
+        PythonForkServer(*program, environment, workload.working_directory(), {python_packages_}));
   });
   if (!server.ok()) {
     return ExecuteInstead(order, std::move(environment), std::move(output), server.status());
@@ -421,8 +421,8 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
 void WorkerLauncher::ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
                                     WorkerOutput output, const Status& why) {
   const auto server = fork_servers_.find(order.worker.job);
-  const bool served = server != fork_servers_.end() && server->second != nullptr &&
-                      server->second->has_served();
+  const bool served =
+      server != fork_servers_.end() && server->second != nullptr && server->second->has_served();
   // One that has served gets a successor at the next start: perhaps packages have changed.
   if (served) {
     if (server->second->alive()) DropForkServer(order.worker.job);

@@ -1,8 +1,8 @@
 // Workers as processes: starts them, watches them by pidfd, signals whole process groups, reaps
 // them.
 //
-// A command is executed unchanged; the built-in trainer, and a Python program that imports packages,
-// are forked from their job's fork server (python/python_fork_server.h). Each
+// A command is executed unchanged; the built-in trainer, and a Python program that imports
+// packages, are forked from their job's fork server (python/python_fork_server.h). Each
 // worker has its own session and dies with the thread that runs the loop. When a worker has ended,
 // the rest of its process group is killed before its end is reported. Processes that left the group
 // are killed too once they are orphans, if they have the worker's LONGHAUL_AGENT_SOCKET and RANK in

@@ -3,10 +3,11 @@
 A cold start of a worker spends more than a second on `import torch`; a fork takes milliseconds.
 The agent (python_fork_server.h) executes this text as a module of its own, calls main(), and gives
 the program in the environment variable LONGHAUL_FORK_SERVER (JSON) and a socket as descriptor 3.
-worker_api/fork_server.h has the protocol. This process loads the packages that the program imports, but never the program's own
-files, since these may change between two starts. Each worker is a fork that runs the program as
-`python3 PROGRAM` would. What a worker loads later (PyTorch loads a third of itself when the first
-optimizer is made), it tells this process, which loads it too for the next workers.
+worker_api/fork_server.h has the protocol. This process loads the packages that the program imports,
+but never the program's own files, since these may change between two starts. Each worker is a fork
+that runs the program as `python3 PROGRAM` would. What a worker loads later (PyTorch loads a third
+of itself when the first optimizer is made), it tells this process, which loads it too for the next
+workers.
 
 It ends, and the agent starts workers without it, when nothing is worth loading, when a package
 cannot be loaded, and when the packages have changed since. A package that starts a thread, touches
@@ -286,7 +287,8 @@ def memory_of_start():
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     # arg_start to env_end, of proc(5), counted after the name
-    return tuple(int(field) for field in fields[45:47]), tuple(int(field) for field in fields[47:49])
+    numbers = [int(field) for field in fields[45:49]]
+    return numbers[:2], numbers[2:]
 
 
 def set_title(words):

@@ -11,10 +11,15 @@ namespace longhaul::service {
 namespace {
 
 constexpr char kSwitch[] = "LONGHAUL_FORK_SERVER";
-constexpr const char* kOfOneWorker[] = {
-    "RANK",          "LOCAL_RANK", "GROUP_RANK",      "ROLE_RANK",
-    "MASTER_PORT",   "LONGHAUL_AGENT_SOCKET",         "LONGHAUL_ATTEMPT",
-    "TORCHELASTIC_RESTART_COUNT",  "TORCHELASTIC_ERROR_FILE"};
+constexpr const char* kOfOneWorker[] = {"RANK",
+                                        "LOCAL_RANK",
+                                        "GROUP_RANK",
+                                        "ROLE_RANK",
+                                        "MASTER_PORT",
+                                        "LONGHAUL_AGENT_SOCKET",
+                                        "LONGHAUL_ATTEMPT",
+                                        "TORCHELASTIC_RESTART_COUNT",
+                                        "TORCHELASTIC_ERROR_FILE"};
 constexpr char kText[] = "LONGHAUL_FORK_SERVER_TEXT";
 
 // The text is a module of its own: __main__ becomes the program's.
@@ -74,7 +79,8 @@ ForkServerCommand PythonForkServer(const PythonProgram& program,
                                 {"left_out", nlohmann::json::array()},
                                 {"news", nlohmann::json::array()}};
   command.environment = std::move(environment);
-  command.environment[kSwitch] = setup.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  command.environment[kSwitch] =
+      setup.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   command.environment[kText] = ForkServerText();
   // OpenBLAS starts its threads when it is loaded. A forked worker asks for them again.
   command.environment["OPENBLAS_NUM_THREADS"] = "1";

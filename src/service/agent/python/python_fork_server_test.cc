@@ -61,7 +61,8 @@ TEST(PythonForkServer, IsNoWorkerAndHasRoomForTheWordsOfOne) {
       "/work", {"/packages"});
   EXPECT_EQ(command.working_directory, "/work");
   ASSERT_GE(command.argv.size(), 4u);
-  EXPECT_EQ((Words{command.argv.begin(), command.argv.begin() + 3}), (Words{"python3", "-u", "-c"}));
+  EXPECT_EQ((Words{command.argv.begin(), command.argv.begin() + 3}),
+            (Words{"python3", "-u", "-c"}));
   EXPECT_GE(command.argv.back().size(), std::string("python3 -u train.py --x y ").size());
   EXPECT_FALSE(command.environment.contains("RANK"));
   EXPECT_FALSE(command.environment.contains("LOCAL_RANK"));
