@@ -1,6 +1,6 @@
 """A run that continues in another layout from the checkpoint of the first.
 
-usage: relayout_test.py LONGHAUL LONGHAUL-TRAINER
+usage: relayout_test.py LONGHAUL LONGHAUL-TRAINER LONGHAUL-TOOLS
 
 LONGHAUL_RELAYOUT=all tries more pairs, among them 2x2x2 (eight workers).
 """
@@ -188,5 +188,5 @@ class Relayout(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.argv_programs = sys.argv[1:3]
+    sys.argv_programs = sys.argv[1:4]
     unittest.main(argv=sys.argv[:1])

@@ -1,6 +1,6 @@
 """A run is resumed while its newest checkpoints are damaged: each is named, and what is lost.
 
-usage: resume_damage_test.py LONGHAUL LONGHAUL-TRAINER
+usage: resume_damage_test.py LONGHAUL LONGHAUL-TRAINER LONGHAUL-TOOLS
 """
 import os
 import subprocess
@@ -77,6 +77,6 @@ class ResumeDamage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:3]]
-    del sys.argv[1:3]
+    PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]]
+    del sys.argv[1:4]
     unittest.main()

@@ -1,7 +1,7 @@
 """Checkpoints on the second tier: a run copies them there, and continues from there when its disk is
 gone or damaged.
 
-usage: second_tier_test.py LONGHAUL LONGHAUL-TRAINER
+usage: second_tier_test.py LONGHAUL LONGHAUL-TRAINER LONGHAUL-TOOLS
 
 With LONGHAUL_S3_BUCKET (and AWS_ENDPOINT_URL and keys) the store is a real one instead of
 tests/s3_server.py: what is damaged in it then is left out.
@@ -149,5 +149,5 @@ class SecondTier(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.argv_programs = sys.argv[1:3]
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
+    sys.argv_programs = sys.argv[1:4]
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
