@@ -19,7 +19,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kDevice = "nvidia.com/gpu";
-constexpr const char* kClaimsPath = "/api/v1/namespaces/ns/persistentvolumeclaims";
 constexpr Duration kTend = milliseconds(500);
 // Pods of a node that is gone are collected after this time.
 constexpr Duration kCollect = seconds(40);
@@ -113,7 +112,9 @@ struct SimulatedCluster::View : WatchSink {
 };
 
 SimulatedCluster::SimulatedCluster(uint64_t seed, const SimulatedFaults& faults)
-    : rng_(seed), faults_(faults) {
+    : rng_(seed),
+      faults_(faults),
+      provisioner_(api_, [this](const auto&... words) { return Do(words...); }) {
   ReplaceScheduler();
   After(kTend, [this] { Tend(); });
   DisturbLater();
@@ -187,21 +188,6 @@ void SimulatedCluster::AddGang(const SimulatedGang& gang) {
   for (int i = 0; i < gang.size; ++i) MakePod(gang, i);
 }
 
-void SimulatedCluster::AddStorageClass() {
-  const Json late = {{"metadata", {{"name", "late"}}},
-                     {"provisioner", "csi.example.com"},
-                     {"volumeBindingMode", "WaitForFirstConsumer"}};
-  CHECK(Do("POST", "/apis/storage.k8s.io/v1/storageclasses", late).status == 201);
-}
-
-void SimulatedCluster::MakeClaim(const std::string& name) {
-  const Json claim = {
-      {"metadata", {{"name", name}}},
-      {"spec", {{"accessModes", Json::array({"ReadWriteOnce"})}, {"storageClassName", "late"}}}};
-  const ApiResponse made = Do("POST", std::string(kClaimsPath), claim);
-  CHECK(made.status == 201) << made.body;
-}
-
 void SimulatedCluster::MakePod(const SimulatedGang& gang, int index) {
   Json meta = {{"name", PodName(gang, index)}};
   if (gang.gang) meta["labels"] = {{kPodGroupLabel, gang.name}};
@@ -215,8 +201,7 @@ void SimulatedCluster::MakePod(const SimulatedGang& gang, int index) {
         {"containers",
          Json::array({{{"name", "main"}, {"image", "x"}, {"resources", {{"limits", limits}}}}})}}}};
   if (gang.late_volumes) {
-    const std::string claim = PodName(gang, index) + "-" + std::to_string(claims_made_++);
-    MakeClaim(claim);
+    const std::string claim = provisioner_.MakeClaim(PodName(gang, index));
     pod["spec"]["volumes"] =
         Json::array({{{"name", "data"}, {"persistentVolumeClaim", {{"claimName", claim}}}}});
   }
@@ -350,8 +335,10 @@ void SimulatedCluster::Execute(const PodAction& action, uint64_t leader) {
     ApiRequest request = RequestFor(call->method, call->target, call->body);
     request.content_type = call->content_type;
     response = api_.Handle(request);
-    if (std::holds_alternative<BindPod>(action) && response.status < 300) {
-      CheckVolumeOf(std::get<BindPod>(action).pod.name);
+    const auto* bind = std::get_if<BindPod>(&action);
+    if (bind != nullptr && response.status < 300 && broken_.ok() &&
+        !provisioner_.HasVolumes(*Pod(bind->pod.name))) {
+      broken_ = InternalError(bind->pod.name + " is bound, and its claim is not");
     }
     const auto* remove = std::get_if<RemovePod>(&action);
     if (remove != nullptr && response.status < 300) ++removed_;
@@ -445,51 +432,14 @@ void SimulatedCluster::SetPhase(const Json& pod, const std::string& phase) {
 void SimulatedCluster::Tend() {
   After(kTend, [this] { Tend(); });
   TendNodes();
-  TendVolumes();
+  const std::string done =
+      provisioner_.Tend(rng_, [this] { return Fault(faults_.provisioning, 3); });
+  for (const std::string_view line : Split(done, '\n')) {
+    if (!line.empty()) Log(std::string(line));
+  }
   for (auto& [name, owner] : owners_) TendOwner(owner);
   const Status holds = Check();
   if (!holds.ok() && broken_.ok()) broken_ = holds;
-}
-
-// What a provisioner and the controller of volumes do.
-void SimulatedCluster::TendVolumes() {
-  for (const ObjectName& name : api_.Names("persistentvolumeclaims")) {
-    const Json claim = *api_.Find("persistentvolumeclaims", name);
-    if (TextOf(claim, "/status/phase") != "Bound") TendClaim(claim);
-  }
-}
-
-void SimulatedCluster::TendClaim(const Json& claim) {
-  const Json annotations = claim["metadata"].value("annotations", Json::object());
-  const std::string node = annotations.value(std::string(kSelectedNodeAnnotation), "");
-  if (node.empty() || rng_.Below(3) == 0) return;
-  const std::string name = TextOf(claim, "/metadata/name");
-  const std::string path = kClaimsPath + ("/" + name);
-  const char* const merge = "application/merge-patch+json";
-  const bool there = api_.Find("nodes", ObjectName{"", node}) != nullptr;
-  if (!there || Fault(faults_.provisioning, 3)) {
-    Log("no volume for " + name);
-    const Json none = {{std::string(kSelectedNodeAnnotation), nullptr}};
-    Do("PATCH", path, {{"metadata", {{"annotations", none}}}}, merge);
-    return;
-  }
-  const std::string volume = "pv-" + name;
-  Do("POST", "/api/v1/persistentvolumes", {{"metadata", {{"name", volume}}}});
-  Do("PATCH", path, {{"spec", {{"volumeName", volume}}}}, merge);
-  Do("PATCH", path + "/status", {{"status", {{"phase", "Bound"}}}}, merge);
-  Log("volume for " + name);
-  ++volumes_;
-}
-
-// No pod is bound before its volume is there.
-void SimulatedCluster::CheckVolumeOf(const std::string& pod) {
-  const Json spec = Pod(pod)->at("spec");
-  for (const Json& volume : spec.value("volumes", Json::array())) {
-    const std::string claim = TextOf(volume, "/persistentVolumeClaim/claimName");
-    const Json* found = api_.Find("persistentvolumeclaims", ObjectName{"ns", claim});
-    const bool bound = found != nullptr && TextOf(*found, "/status/phase") == "Bound";
-    if (!bound && broken_.ok()) broken_ = InternalError(pod + " is bound, and its claim is not");
-  }
 }
 
 void SimulatedCluster::TendNodes() {

@@ -19,6 +19,7 @@
 #include "engines/kubernetes/double/api_double.h"
 #include "engines/kubernetes/protocol/watch_state.h"
 #include "engines/kubernetes/scheduling/pod_scheduler.h"
+#include "engines/kubernetes/scheduling/simulated_provisioner.h"
 
 namespace longhaul::engines::kubernetes {
 
@@ -49,7 +50,7 @@ class SimulatedCluster {
   ~SimulatedCluster();
 
   // The class of volumes that are made late.
-  void AddStorageClass();
+  void AddStorageClass() { provisioner_.AddClass(); }
   void AddNode(const std::string& name, const std::string& leaf, int devices);
   void AddGang(const SimulatedGang& gang);
   // A pod of another scheduler that has its node already.
@@ -68,9 +69,9 @@ class SimulatedCluster {
   std::string PhaseOf(const std::string& pod) const;
   // In the order of their names.
   std::vector<Json> EventsOf(const std::string& reason) const;
-  int Rejected() const { return rejected_; }  // by kubelets
-  int Removed() const { return removed_; }    // bound pods, by the scheduler
-  int Volumes() const { return volumes_; }    // made late
+  int Rejected() const { return rejected_; }              // by kubelets
+  int Removed() const { return removed_; }                // bound pods, by the scheduler
+  int Volumes() const { return provisioner_.volumes(); }  // made late
   PodScheduler& scheduler() { return *scheduler_; }
   ApiDouble& api() { return api_; }
   ApiResponse Do(const std::string& method, const std::string& path, const Json& body,
@@ -103,10 +104,6 @@ class SimulatedCluster {
   void Tend();
   void TendOwner(Owner& owner);
   void TendNodes();
-  void TendVolumes();
-  void TendClaim(const Json& claim);
-  void CheckVolumeOf(const std::string& pod);
-  void MakeClaim(const std::string& name);
   void MakePod(const SimulatedGang& gang, int index);
   void SetPhase(const Json& pod, const std::string& phase);
   Status Check();
@@ -124,6 +121,7 @@ class SimulatedCluster {
   Instant now_ = InstantFromNanoseconds(1'769'846'400'000'000'000);
   Instant faults_end_ = now_;
   ApiDouble api_;
+  SimulatedProvisioner provisioner_;
   std::multimap<Instant, std::function<void()>> agenda_;
   uint64_t leader_ = 0;
   std::unique_ptr<PodScheduler> scheduler_;
@@ -136,8 +134,6 @@ class SimulatedCluster {
   int turns_ = 0;                    // in a row after which another one is due at once
   int rejected_ = 0;
   int removed_ = 0;
-  int claims_made_ = 0;
-  int volumes_ = 0;  // made
   Status broken_;
   std::string log_;
 };

@@ -215,8 +215,9 @@ class Loader:
 
 
 class Recorder:
-    """Tells the fork server which modules a worker loads: the first of Python's finders, which
-    finds none."""
+    """Tells the fork server which modules a worker loads. Python asks its finders for each module
+    that is not loaded yet; this one writes the name into a pipe, and leaves it to the others to
+    find the module."""
 
     def __init__(self, writer):
         self.writer, self.process = writer, os.getpid()
