@@ -13,14 +13,17 @@ import ddp_test
 
 PATTERN = r"step (?P<step>\d+) of (?P<total>\d+) loss (?P<loss>\S+)"
 
-# Saves its step every 10 steps, as scripts do, and continues from there.
+# Saves its step every 10 steps, as scripts do, and continues from there. At the step `hold` of a
+# first attempt it waits for the fault that the test planned.
 SCRIPT = """
 import os, sys, time
-rank, total = os.environ["RANK"], int(sys.argv[1])
+rank, total, hold = os.environ["RANK"], int(sys.argv[1]), int(sys.argv[2])
 saved = f"saved-{rank}"
 first = int(open(saved).read()) + 1 if os.path.exists(saved) else 1
 for step in range(first, total + 1):
     time.sleep(0.02)
+    while first == 1 and step == hold:
+        time.sleep(0.02)
     if rank == "0":
         print(f"step {step} of {total} loss {9 / step:.4f}")
     if step % 10 == 0:
@@ -36,15 +39,16 @@ for step in range(1, 13):
 
 
 class PlainCommand(ddp_test.RunTest):
-    def run_script(self, *options, steps=60, **environment):
+    def run_script(self, *options, steps=60, hold=0, **environment):
         self.write("train.py", SCRIPT)
-        run = self.start(*options, "--", ddp_test.PYTHON, "train.py", str(steps), **environment)
+        run = self.start(*options, "--", ddp_test.PYTHON, "train.py", str(steps), str(hold),
+                         **environment)
         code = run.end()
         return code, run.text()
 
     def test_a_planned_fault_happens_and_the_run_is_accounted_for(self):
         code, text = self.run_script("--procs", "2", "--step-pattern", PATTERN, "--inject",
-                                     "kill worker 1 at step 25")
+                                     "kill worker 1 at step 25", hold=29)
         self.assertEqual(code, 0, text)
         report = self.report("train")
         self.assertTrue(report["reports_steps"])
