@@ -13,7 +13,6 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-constexpr long kBufferBytes = 64 << 10;
 constexpr long kKeepAliveSeconds = 30;  // a dead peer is found within about three times of it
 // kube-apiserver closes a connection that was idle for 90 s, and proxies do so earlier. libcurl
 // keeps connections for 118 s, and a request on one that the server has closed failed (broken
@@ -180,7 +179,6 @@ void HttpClient::Prepare(Transfer& transfer) {
   Set(easy, CURLOPT_TCP_KEEPIDLE, kKeepAliveSeconds);
   Set(easy, CURLOPT_TCP_KEEPINTVL, kKeepAliveSeconds);
   Set(easy, CURLOPT_MAXAGE_CONN, kLongestIdleSeconds);
-  Set(easy, CURLOPT_BUFFERSIZE, kBufferBytes);
   Set(easy, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(settings_.connect_timeout));
   // A watch lasts for minutes: its owner notices silence by the missing lines.
   if (!transfer.on_bytes) {

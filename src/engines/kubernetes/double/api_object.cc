@@ -304,16 +304,25 @@ bool MatchesLabels(const Json& object, std::string_view selector) {
                      [&](std::string_view part) { return Matches(part, labels); });
 }
 
+std::string TextAt(const Json& object, std::initializer_list<std::string_view> keys) {
+  const Json* at = &object;
+  for (const std::string_view key : keys) {
+    if (!at->is_object()) return {};
+    const auto found = at->find(key);
+    if (found == at->end()) return {};
+    at = &*found;
+  }
+  return at->is_string() ? at->get<std::string>() : std::string();
+}
+
 bool MatchesFields(const Json& object, std::string_view selector) {
   if (selector.empty()) return true;
   std::map<std::string, std::string> fields;
-  for (const char* const path : {"metadata.name", "metadata.namespace", "spec.nodeName",
-                                 "spec.schedulerName", "status.phase", "spec.unschedulable"}) {
-    std::string pointer = "/" + std::string(path);
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
-    const Json::json_pointer at(pointer);
-    const bool text = object.contains(at) && object.at(at).is_string();
-    fields[path] = text ? object.at(at).get<std::string>() : "";
+  for (const auto& [part, key] :
+       {std::pair("metadata", "name"), std::pair("metadata", "namespace"),
+        std::pair("spec", "nodeName"), std::pair("spec", "schedulerName"),
+        std::pair("spec", "unschedulable"), std::pair("status", "phase")}) {
+    fields[std::string(part) + "." + key] = TextAt(object, {part, key});
   }
   const std::vector<std::string_view> parts = Split(selector, ',');
   return std::all_of(parts.begin(), parts.end(),

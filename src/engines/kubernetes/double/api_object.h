@@ -4,6 +4,7 @@
 // record.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -50,6 +51,10 @@ std::optional<Refusal> CheckChange(const ResourceInfo& info, const Json& before,
 
 // The condition of this type in status.conditions is replaced, or added.
 void SetCondition(Json& object, Json condition);
+
+// The text that lies under these keys; empty where there is none. Without exceptions, which
+// Json::value throws within: the histories ask millions of times.
+std::string TextAt(const Json& object, std::initializer_list<std::string_view> keys);
 
 // Whether an object matches comma-separated selectors, such as "a=b,!c" and
 // "status.phase!=Failed".

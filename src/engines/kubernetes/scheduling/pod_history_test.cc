@@ -58,7 +58,7 @@ void RunSeed(uint64_t seed, const SimulatedFaults& faults, int* rejected, int* r
 }
 
 void RunAll(const SimulatedFaults& faults, int* rejected, int* removed) {
-  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 20);
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 12);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     RunSeed(seed, faults, rejected, removed);

@@ -40,12 +40,8 @@ int DevicesOf(const Json& pod) {
   return requests.contains(kDevice) ? std::stoi(requests[kDevice].get<std::string>()) : 0;
 }
 
-std::string TextOf(const Json& object, const char* pointer) {
-  return object.value(Json::json_pointer(pointer), std::string());
-}
-
 bool IsOver(const Json& pod) {
-  const std::string phase = TextOf(pod, "/status/phase");
+  const std::string phase = TextAt(pod, {"status", "phase"});
   return phase == "Succeeded" || phase == "Failed";
 }
 
@@ -424,7 +420,7 @@ void SimulatedCluster::Disturb() {
 }
 
 void SimulatedCluster::SetPhase(const Json& pod, const std::string& phase) {
-  Do("PATCH", "/api/v1/namespaces/ns/pods/" + TextOf(pod, "/metadata/name") + "/status",
+  Do("PATCH", "/api/v1/namespaces/ns/pods/" + TextAt(pod, {"metadata", "name"}) + "/status",
      {{"status", {{"phase", phase}}}}, "application/merge-patch+json");
 }
 
@@ -448,8 +444,8 @@ void SimulatedCluster::TendNodes() {
     for (int i = 0; i < owner.gang.size; ++i) {
       const Json* found = Pod(PodName(owner.gang, i));
       if (found == nullptr) continue;
-      const Json pod = *found;
-      const std::string node = TextOf(pod, "/spec/nodeName");
+      const Json& pod = *found;
+      const std::string node = TextAt(pod, {"spec", "nodeName"});
       const std::string key = PodName(owner.gang, i);
       if (node.empty()) {
         bound_at_.erase(key);
@@ -470,7 +466,7 @@ void SimulatedCluster::TendNodes() {
       const int has =
           std::stoi(nodes_.at(node)["status"]["allocatable"][kDevice].get<std::string>());
       held[node] += DevicesOf(pod);
-      if (TextOf(pod, "/status/phase") == "Running") continue;
+      if (TextAt(pod, {"status", "phase"}) == "Running") continue;
       if (held[node] > has) {
         held[node] -= DevicesOf(pod);
         ++rejected_;
@@ -493,7 +489,7 @@ void SimulatedCluster::TendOwner(Owner& owner) {
       MakePod(gang, i);
       continue;
     }
-    const std::string phase = TextOf(*pod, "/status/phase");
+    const std::string phase = TextAt(*pod, {"status", "phase"});
     const bool ends = pod->at("metadata").contains("deletionTimestamp");
     if (phase == "Failed" && !ends) {
       Do("DELETE", "/api/v1/namespaces/ns/pods/" + PodName(gang, i), Json::object());
@@ -527,7 +523,7 @@ Status SimulatedCluster::Check() {
     int bound = 0;
     for (int i = 0; i < owner.gang.size; ++i) {
       const Json* pod = Pod(PodName(owner.gang, i));
-      bound += pod != nullptr && !TextOf(*pod, "/spec/nodeName").empty() ? 1 : 0;
+      bound += pod != nullptr && !TextAt(*pod, {"spec", "nodeName"}).empty() ? 1 : 0;
     }
     if (!owner.gang.gang || owner.finished || bound == 0 || bound == owner.gang.size ||
         now_ < faults_end_) {
@@ -566,7 +562,7 @@ int SimulatedCluster::Bound(const std::string& gang) const {
 
 std::string SimulatedCluster::NodeOf(const std::string& pod) const {
   const Json* found = Pod(pod);
-  return found == nullptr ? "" : TextOf(*found, "/spec/nodeName");
+  return found == nullptr ? "" : TextAt(*found, {"spec", "nodeName"});
 }
 
 std::vector<Json> SimulatedCluster::EventsOf(const std::string& reason) const {
@@ -580,7 +576,7 @@ std::vector<Json> SimulatedCluster::EventsOf(const std::string& reason) const {
 
 std::string SimulatedCluster::PhaseOf(const std::string& pod) const {
   const Json* found = Pod(pod);
-  return found == nullptr ? "" : TextOf(*found, "/status/phase");
+  return found == nullptr ? "" : TextAt(*found, {"status", "phase"});
 }
 
 std::string SimulatedCluster::MessageOf(const std::string& pod) const {

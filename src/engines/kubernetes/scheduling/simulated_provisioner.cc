@@ -9,11 +9,7 @@ constexpr char kClaims[] = "/api/v1/namespaces/ns/persistentvolumeclaims";
 constexpr char kJson[] = "application/json";
 constexpr char kMergePatch[] = "application/merge-patch+json";
 
-std::string TextIn(const Json& object, const char* pointer) {
-  return object.value(Json::json_pointer(pointer), std::string());
-}
-
-bool IsBound(const Json& claim) { return TextIn(claim, "/status/phase") == "Bound"; }
+bool IsBound(const Json& claim) { return TextAt(claim, {"status", "phase"}) == "Bound"; }
 
 }  // namespace
 
@@ -38,7 +34,7 @@ std::string SimulatedProvisioner::MakeClaim(const std::string& pod) {
 std::string SimulatedProvisioner::Tend(Random& rng, const std::function<bool()>& fails) {
   std::string lines;
   for (const ObjectName& name : api_.Names("persistentvolumeclaims")) {
-    const Json claim = *api_.Find("persistentvolumeclaims", name);
+    const Json& claim = *api_.Find("persistentvolumeclaims", name);
     const Json annotations = claim["metadata"].value("annotations", Json::object());
     const std::string node = annotations.value(std::string(kSelectedNodeAnnotation), "");
     if (IsBound(claim) || node.empty() || rng.Below(3) == 0) continue;
@@ -50,7 +46,7 @@ std::string SimulatedProvisioner::Tend(Random& rng, const std::function<bool()>&
 
 std::string SimulatedProvisioner::TendClaim(const Json& claim, const std::string& node,
                                             bool fails) {
-  const std::string name = TextIn(claim, "/metadata/name");
+  const std::string name = TextAt(claim, {"metadata", "name"});
   const std::string path = kClaims + ("/" + name);
   if (fails) {
     const Json none = {{std::string(kSelectedNodeAnnotation), nullptr}};
@@ -67,7 +63,7 @@ std::string SimulatedProvisioner::TendClaim(const Json& claim, const std::string
 
 bool SimulatedProvisioner::HasVolumes(const Json& pod) const {
   for (const Json& volume : pod["spec"].value("volumes", Json::array())) {
-    const std::string claim = TextIn(volume, "/persistentVolumeClaim/claimName");
+    const std::string claim = TextAt(volume, {"persistentVolumeClaim", "claimName"});
     const Json* found = api_.Find("persistentvolumeclaims", ObjectName{"ns", claim});
     if (found == nullptr || !IsBound(*found)) return false;
   }
