@@ -253,21 +253,108 @@ class ForkServer(ddp_test.RunTest):
         run = self.begin("--procs", "2", "--", ddp_test.PYTHON, "train.py")
         for _ in range(2):
             run.until(r"^\[rank \d\] count 0")
-        servers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-                   if self.is_server(pid)]
-        self.assertEqual(len(servers), 1)
-        os.kill(servers[0], signal.SIGKILL)
+        self.assertEqual(len(self.servers()), 1)
+        os.kill(self.servers().pop(), signal.SIGKILL)
         run.kill_worker(1)
         run.until(r"^\[rank 0\] count 1")
         self.assertEqual(run.end(), 0, run.text())
 
-    def is_server(self, pid):
+    def is_titled(self, pid, title):
         try:
             with open(f"/proc/{pid}/cmdline") as file, open(f"/proc/{pid}/environ") as other:
-                return (file.read().startswith("longhaul fork server") and
-                        self.folder in other.read())
+                return file.read().startswith(title) and self.folder in other.read()
         except OSError:
             return False
+
+    def titled(self, title):
+        return {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                if self.is_titled(pid, title)}
+
+    def servers(self):
+        return self.titled("longhaul fork server")
+
+    def spares(self):
+        return self.titled("longhaul spare worker")
+
+    def wait_until(self, holds, text):
+        deadline = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, text)
+            time.sleep(0.05)
+
+    def begin_with_spares(self, text):
+        """A run of two workers, which has two spares."""
+        self.write("train.py", text)
+        run = self.begin("--procs", "2", "--", ddp_test.PYTHON, "train.py")
+        for _ in range(2):
+            run.until(r"^\[rank \d\] count 0")
+        self.wait_until(lambda: len(self.spares()) == 2, "there are no two spares")
+        return run
+
+    COUNT = ("import os, time, useful\n"
+             "count = os.environ['TORCHELASTIC_RESTART_COUNT']\n"
+             "print('count', count, os.getpid(), flush=True)\n")
+
+    def test_the_next_workers_are_spares(self):
+        run = self.begin_with_spares(self.COUNT + "time.sleep(60 if count == '0' else 0)\n")
+        spares = self.spares()
+        run.kill_worker(1)
+        self.assertEqual(run.end(), 0, run.text())
+        workers = re.findall(r"^\[rank \d\] count 1 (\d+)", run.text(), re.MULTILINE)
+        self.assertEqual({int(each) for each in workers}, spares)
+        self.assertEqual(self.loaded("useful"), [None])
+
+    def test_spares_are_used_although_one_has_died(self):
+        run = self.begin_with_spares(self.COUNT + "time.sleep(60 if count == '0' else 0)\n")
+        dead = self.spares().pop()
+        os.kill(dead, signal.SIGKILL)
+        self.wait_until(lambda: dead not in self.spares(), "the spare is still there")
+        run.kill_worker(1)
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertEqual(self.loaded("useful"), [None])
+
+    def test_spares_end_with_the_run_and_with_the_fork_server(self):
+        run = self.begin_with_spares(self.COUNT + "time.sleep(60 if count == '0' else 0)\n")
+        os.kill(self.servers().pop(), signal.SIGKILL)
+        self.wait_until(lambda: not self.spares(), "a spare has outlived the fork server")
+        run.kill_worker(0)
+        self.assertEqual(run.end(), 0, run.text())
+        run = self.begin_with_spares(self.COUNT + "time.sleep(60)\n")
+        run.child.send_signal(signal.SIGINT)
+        run.end()
+        self.assertEqual(self.spares() | self.servers(), set())
+
+    def test_spares_have_what_workers_have_loaded_since(self):
+        self.package("late", PACKAGE)
+        run = self.begin_with_spares(
+            self.COUNT +
+            "while not os.path.exists('go'):\n"
+            "    time.sleep(0.02)\n"
+            "def load():\n"
+            "    import late\n"
+            "load()\n"
+            "time.sleep(60 if count == '0' else 0)\n")
+        spares = self.spares()
+        self.write("go", "")
+        self.wait_until(lambda: len(self.spares() - spares) == 2, "the spares are the old ones")
+        run.kill_worker(1)
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertEqual(sorted(self.loaded("late"), key=str), [0, 1, None])
+
+    def test_each_worker_has_random_numbers_of_its_own(self):
+        os.makedirs(f"{self.packages}/numpy")
+        for name, text in (("__init__", "from numpy import random\n"),
+                           ("random", "import random as python\n"
+                                      "state = python.random()\n"
+                                      "def seed():\n"
+                                      "    global state\n"
+                                      "    state = python.random()\n")):
+            self.package(f"numpy/{name}", text)
+        code, text = self.run_script(
+            "import numpy, random\nprint('numbers', numpy.random.state, random.random())\n")
+        self.assertEqual(code, 0, text)
+        found = re.findall(r"numbers (\S+) (\S+)", text)
+        self.assertEqual(len({number for both in found for number in both}), 4, found)
 
     def test_processes_that_escape_from_a_forked_worker_are_killed(self):
         self.write("train.py",

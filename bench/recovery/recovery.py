@@ -244,7 +244,7 @@ def measure_script(words, log_pattern, kills, step_seconds, folder, generator, p
 
 
 def measure_kill(child, log, generator):
-    pause = time.monotonic() + generator.uniform(0.2, 0.6)
+    pause = time.monotonic() + generator.uniform(2, 4)
     _, highest = log.until(child, lambda attempt, step: time.monotonic() > pause)
     workers = [pid for pid, environment in child.members() if "RANK" in environment]
     killed = kill(generator.choice(workers))
@@ -348,6 +348,8 @@ def main():
                 print(f"{name}: SKIPPED, no PyTorch or no {words[0]}", file=sys.stderr)
                 continue
             kills = arguments.script_kills if name == "script" else arguments.cold_kills
+            if kills == 0:
+                continue
             systems[name] = {"samples": measure_script(
                 words, pattern, kills, step_seconds,
                 f"{folder}/{re.sub('[ ,]+', '-', name)}", generator, arguments.python)}

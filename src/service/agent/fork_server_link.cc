@@ -1,6 +1,7 @@
 #include "service/agent/fork_server_link.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cerrno>
@@ -138,9 +139,14 @@ Result<io::ExitStatus> ForkServerLink::Stop() {
   if (patience_ != 0) loop_.Cancel(std::exchange(patience_, 0));
   loop_.Unwatch(socket_.get());
   socket_.Reset();
-  // It holds no state: whatever it does, it may go.
-  (void)io::Signal(process_.pidfd, SIGKILL);
-  return io::Reap(process_.pidfd);
+  // It holds no state: whatever it does, it may go, and with it the spares in its group, which are
+  // children of this process by the time that the server has ended.
+  (void)io::SignalGroup(process_.pid, SIGKILL);
+  Result<io::ExitStatus> status = io::Reap(process_.pidfd);
+  siginfo_t info{};
+  while (waitid(P_PGID, static_cast<id_t>(process_.pid), &info, WEXITED) == 0) {
+  }
+  return status;
 }
 
 void ForkServerLink::Fail(const Status& why) {
