@@ -395,7 +395,7 @@ def become_worker(server, request, descriptors):
 
 
 def use_own_random_numbers():
-    """Lets NumPy begin with other random numbers in each worker, as it does in a process of its own.
+    """Lets NumPy begin with other random numbers in each worker, as in a process of its own.
     Python does so itself after a fork, and PyTorch begins with the same ones in all processes."""
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
