@@ -225,9 +225,15 @@ ControllerLinkObserver AgentService::ObserveLink() {
     io::LogWarning(component_, "the controller is unreachable: " + reason);
     Feed(runtime::Disconnected{});
   };
-  observer.on_refused = [this, logged = std::string()](const std::string& reason) mutable {
+  observer.on_not_opened = [this, logged = std::string()](bool answered,
+                                                          const std::string& reason) mutable {
     if (reason == std::exchange(logged, reason)) return;  // once, not at every try
-    io::LogError(component_, "the controller refuses this agent: " + reason);
+    if (answered) {
+      io::LogError(component_, "the controller refuses this agent: " + reason);
+    } else {
+      io::LogWarning(component_, "cannot connect to the controller at " + options_.controller +
+                                     ", tries again: " + reason);
+    }
   };
   observer.on_command = [this](const proto::Command& command) {
     Feed(runtime::CommandReceived{command});

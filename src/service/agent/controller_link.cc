@@ -137,8 +137,13 @@ bool ControllerLink::RunStream() {
   }
   const std::string reason =
       status.ok() ? "the controller closed the stream" : status.error_message();
-  Notify([welcomed, reason](const auto& observer) {
-    (welcomed ? observer.on_disconnected : observer.on_refused)(reason);
+  const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE;
+  Notify([welcomed, answered, reason](const auto& observer) {
+    if (welcomed) {
+      observer.on_disconnected(reason);
+    } else {
+      observer.on_not_opened(answered, reason);
+    }
   });
   return welcomed;
 }

@@ -42,7 +42,8 @@ struct ControllerLinkOptions {
 struct ControllerLinkObserver {
   std::function<void(uint64_t acknowledged)> on_connected;         // the controller sent Welcome
   std::function<void(const std::string& reason)> on_disconnected;  // after on_connected only
-  std::function<void(const std::string& reason)> on_refused;  // no stream was opened; it retries
+  // No stream was opened; it retries. `answered`: the controller has refused it.
+  std::function<void(bool answered, const std::string& reason)> on_not_opened;
   std::function<void(const proto::Command&)> on_command;
   std::function<void(uint64_t sequence)> on_acknowledged;
 };
