@@ -341,6 +341,23 @@ class ForkServer(ddp_test.RunTest):
         self.assertEqual(run.end(), 0, run.text())
         self.assertEqual(sorted(self.loaded("late"), key=str), [0, 1, None])
 
+    def test_the_next_fork_server_loads_what_workers_have_loaded_since(self):
+        self.package("late", PACKAGE)
+        run = self.begin_with_spares(
+            self.COUNT +
+            "def load():\n"
+            "    import late\n"
+            "load()\n"
+            "time.sleep(60 if count == '0' else 0)\n")
+        self.wait_until(lambda: self.loaded("late").count(None) == 1, "it is not loaded")
+        remembered = f"{self.folder}/runs/train/logs/fork-server.modules"
+        self.wait_until(lambda: os.path.exists(remembered), "it is not remembered")
+        os.kill(self.servers().pop(), signal.SIGKILL)
+        self.wait_until(lambda: not self.servers(), "the fork server is still there")
+        run.kill_worker(0)
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertEqual(sorted(self.loaded("late"), key=str), [0, 1, None, None])
+
     def test_each_worker_has_random_numbers_of_its_own(self):
         os.makedirs(f"{self.packages}/numpy")
         for name, text in (("__init__", "from numpy import random\n"),

@@ -393,7 +393,8 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
   CHECK(program.has_value()) << "a word of the command has changed what it is";
   const Result<ForkServerLink*> server = ForkServer(order.worker.job, run_directory, [&] {
     return Result<ForkServerCommand>(
-        PythonForkServer(*program, environment, workload.working_directory(), {python_packages_}));
+        PythonForkServer(*program, environment, workload.working_directory(), {python_packages_},
+                         run_directory + "/logs/fork-server.modules"));
   });
   if (!server.ok()) {
     return ExecuteInstead(order, std::move(environment), std::move(output), server.status());

@@ -262,6 +262,25 @@ def stamp_of_packages():
     return [each for each in stamps if is_package_path(os.path.join(each[0], ""))]
 
 
+def remembered(path):
+    """The modules that workers of the job have loaded under another fork server: of another node, or
+    before this one."""
+    try:
+        with open(path) as file:
+            return list(dict.fromkeys(file.read(MOST_NEWS).split()))
+    except (OSError, UnicodeError):
+        return []
+
+
+def remember(path, names):
+    try:
+        if names and (not os.path.exists(path) or os.path.getsize(path) < MOST_NEWS):
+            with open(path, "a") as file:
+                file.write("".join(name + "\n" for name in names))
+    except OSError:
+        pass  # it saves time only
+
+
 def begin_anew(setup, news, name, why):
     """Executes this program once more, without that module and with those that workers have
     loaded."""
@@ -595,9 +614,11 @@ class Server:
         """Loads what a worker has loaded, while it trains."""
         names, self.text = self.text.decode().split(), b""
         loaded = len(sys.modules)
-        unfit = self.loader.load([name for name in names if is_of_package(name)])
+        names = [name for name in names if is_of_package(name) and name not in sys.modules]
+        unfit = self.loader.load(names)
         if unfit:
             begin_anew(self.setup, names, *unfit)
+        remember(self.setup["modules"], names)
         if len(sys.modules) != loaded:
             self.drop_spares()
         sys.stdout.flush()
@@ -680,7 +701,7 @@ def prepare(setup):
     names = packages_to_load(first) if first else []
     if not is_worth_loading(names):
         os._exit(0)  # which is no reason for a message
-    names += [name for name in setup["news"] if is_of_package(name)]
+    names += [name for name in setup["news"] + remembered(setup["modules"]) if is_of_package(name)]
     loader = Loader(setup["left_out"])
     unfit = loader.load(names)
     if unfit:

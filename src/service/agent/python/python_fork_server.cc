@@ -62,7 +62,8 @@ std::optional<PythonProgram> ParsePythonProgram(std::span<const std::string> arg
 ForkServerCommand PythonForkServer(const PythonProgram& program,
                                    std::map<std::string, std::string> environment,
                                    std::string working_directory,
-                                   const std::vector<std::string>& packages) {
+                                   const std::vector<std::string>& packages,
+                                   const std::string& modules) {
   ForkServerCommand command;
   command.argv = program.interpreter;
   command.argv.insert(command.argv.end(), {"-c", kBegin});
@@ -76,6 +77,7 @@ ForkServerCommand PythonForkServer(const PythonProgram& program,
                                 {"interpreter", program.interpreter},
                                 {"words", program.words},
                                 {"packages", packages},
+                                {"modules", modules},
                                 {"left_out", nlohmann::json::array()},
                                 {"news", nlohmann::json::array()}};
   command.environment = std::move(environment);

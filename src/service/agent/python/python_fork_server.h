@@ -30,11 +30,13 @@ struct PythonProgram {
 std::optional<PythonProgram> ParsePythonProgram(std::span<const std::string> argv);
 
 // The fork server for workers with this environment. `packages`: folders with packages that are not
-// the program's own, beside those that are installed.
+// the program's own, beside those that are installed. `modules`: a file in which fork servers of
+// the job leave the names of what workers have loaded, for those that begin later.
 ForkServerCommand PythonForkServer(const PythonProgram& program,
                                    std::map<std::string, std::string> environment,
                                    std::string working_directory,
-                                   const std::vector<std::string>& packages);
+                                   const std::vector<std::string>& packages,
+                                   const std::string& modules);
 
 // Whether the job's or the agent's environment does without.
 bool ForkServerIsOff(const std::map<std::string, std::string>& environment);

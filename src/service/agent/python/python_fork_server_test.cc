@@ -58,7 +58,7 @@ TEST(PythonForkServer, IsNoWorkerAndHasRoomForTheWordsOfOne) {
   const PythonProgram program{{"python3", "-u"}, {"train.py", "--x", "y"}};
   const ForkServerCommand command = PythonForkServer(
       program, {{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"HOME", "/h"}, {"OPENBLAS_NUM_THREADS", "8"}},
-      "/work", {"/packages"});
+      "/work", {"/packages"}, "/runs/a/modules");
   EXPECT_EQ(command.working_directory, "/work");
   ASSERT_GE(command.argv.size(), 4u);
   EXPECT_EQ((Words{command.argv.begin(), command.argv.begin() + 3}),
@@ -72,6 +72,7 @@ TEST(PythonForkServer, IsNoWorkerAndHasRoomForTheWordsOfOne) {
   EXPECT_EQ(setup.at("words"), program.words);
   EXPECT_EQ(setup.at("self"), command.argv);
   EXPECT_EQ(setup.at("packages"), (Words{"/packages"}));
+  EXPECT_EQ(setup.at("modules"), "/runs/a/modules");
 }
 
 TEST(PythonForkServer, IsOffByItsVariable) {
