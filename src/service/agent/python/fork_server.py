@@ -263,8 +263,8 @@ def stamp_of_packages():
 
 
 def remembered(path):
-    """The modules that workers of the job have loaded under another fork server: of another node, or
-    before this one."""
+    """The modules that workers of the job have loaded under another fork server: of another node,
+    or before this one."""
     try:
         with open(path) as file:
             return list(dict.fromkeys(file.read(MOST_NEWS).split()))
@@ -614,11 +614,12 @@ class Server:
         """Loads what a worker has loaded, while it trains."""
         names, self.text = self.text.decode().split(), b""
         loaded = len(sys.modules)
-        names = [name for name in names if is_of_package(name) and name not in sys.modules]
+        known = self.loader.left_out.union(sys.modules)
+        names = [name for name in names if name not in known and is_of_package(name)]
+        remember(self.setup["modules"], names)
         unfit = self.loader.load(names)
         if unfit:
             begin_anew(self.setup, names, *unfit)
-        remember(self.setup["modules"], names)
         if len(sys.modules) != loaded:
             self.drop_spares()
         sys.stdout.flush()
