@@ -174,7 +174,7 @@ class Explainer {
       total = std::max(total, table.total());
     }
     answer_.sentence =
-        TasksText(group.minimum) + " of " + ToString(group.shape) + " are needed" +
+        TasksText(group.minimum) + " of " + ToString(group.shape, *state.topology) + " are needed" +
         (tier == kClusterTier ? "" : " in " + TierText(tier)) + "; " + std::to_string(fits) +
         " fit" +
         (tier == kClusterTier ? "" : " in the best one, " + std::to_string(total) + " in all");
@@ -467,7 +467,7 @@ std::string WaitText(const SchedulerState& state, const JobId& id) {
     case Block::Kind::kRoom: {
       const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
       return "no room for " + std::to_string(group.minimum) + " x " +
-             longhaul::scheduler::ToString(group.shape) + "; " +
+             longhaul::scheduler::ToString(group.shape, *state.topology) + "; " +
              std::to_string(state.resources.cluster().free_gpus) + " GPUs are free";
     }
     case Block::Kind::kReservation: {

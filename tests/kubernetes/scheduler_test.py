@@ -138,6 +138,22 @@ class SchedulerTest(unittest.TestCase):
             self.assertEqual(ranks, ["0", "1", "2", "3"])
             self.assertEqual(scheduler.end(), 0, scheduler.log.read_text())
 
+    def test_pods_in_the_network_of_their_hosts_do_not_share_a_port(self):
+        self.add_nodes(2)
+        for name in ("one", "two", "three"):
+            pod = gpu_pod(name)
+            pod["spec"]["hostNetwork"] = True  # the server makes host ports of the container's
+            pod["spec"]["containers"][0]["ports"] = [{"containerPort": 29500}]
+            self.server.call("POST", "/api/v1/namespaces/default/pods", pod)
+        with Scheduler(self.server, "--no-leader-election"):
+            def waiting():
+                return [name for name in ("one", "two", "three") if self.message(name)]
+            wait_for(waiting, "a message")
+            bound = {"one", "two", "three"} - set(waiting())
+            self.wait_for_node(*bound)
+            self.assertEqual({self.node_of(name) for name in bound}, {"n0", "n1"})
+            self.assertIn("host port 29500/TCP", self.message(waiting()[0]))
+
     def events(self, reason):
         """The events of this reason since the test began, as `kubectl describe` finds them."""
         return {event["involvedObject"]["name"]: event

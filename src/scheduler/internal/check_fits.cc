@@ -205,8 +205,8 @@ Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const
     const int64_t most = most_of(group, tier);
     if (most >= group.minimum) continue;
     const bool bounded = group.is_spread() && group.max_per_domain < group.minimum;
-    return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
-                  "; the largest size that fits" +
+    return refuse("needs " + std::to_string(group.minimum) + " tasks of " +
+                  ToString(group.shape, *state.topology) + "; the largest size that fits" +
                   (tier == kClusterTier ? " this cluster" : " one of its domains") +
                   (bounded ? " with " + SpreadText(group) : "") + " is " + std::to_string(most));
   }

@@ -123,7 +123,9 @@ Result<Shape> ResolveRequest(const TaskRequest& request, const spec::Topology& t
   return shape;
 }
 
-std::string ToString(const Shape& shape) {
+namespace {
+
+std::string Text(const Shape& shape, std::span<const std::string> counted) {
   const auto thousandths = [](int32_t milli) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", milli / 1'000.0);
@@ -139,7 +141,19 @@ std::string ToString(const Shape& shape) {
   if (shape.gpu_memory_mib > 0) parts.back() += " with " + mebibytes(shape.gpu_memory_mib);
   if (shape.cpu_milli > 0) parts.push_back(thousandths(shape.cpu_milli) + " cpu");
   if (shape.memory_mib > 0) parts.push_back(mebibytes(shape.memory_mib));
+  for (size_t i = 0; i < counted.size() && i < shape.counted.size(); ++i) {
+    if (shape.counted[i] == 0 || counted[i] == "pods") continue;
+    parts.push_back(std::to_string(shape.counted[i]) + " " + counted[i]);
+  }
   return parts.empty() ? "nothing" : Join(parts, ", ");
+}
+
+}  // namespace
+
+std::string ToString(const Shape& shape) { return Text(shape, {}); }
+
+std::string ToString(const Shape& shape, const spec::Topology& topology) {
+  return Text(shape, topology.counted());
 }
 
 size_t ShapeTable::Hash::operator()(const Shape& shape) const {

@@ -73,8 +73,10 @@ struct TaskRequest {
 // A request that no node class or no model allows is refused too.
 Result<Shape> ResolveRequest(const TaskRequest& request, const spec::Topology& topology);
 
-// "2 GPUs, 16 cpu, 64 GiB", "0.5 of a GPU with 20 GiB, 4 cpu": for messages.
+// "2 GPUs, 16 cpu, 64 GiB", "0.5 of a GPU with 20 GiB, 4 cpu": for messages. Of counted resources,
+// which the topology names, "pods" is left out, of which each pod needs one.
 std::string ToString(const Shape& shape);
+std::string ToString(const Shape& shape, const spec::Topology& topology);
 
 // Interned shapes. A value: a copy answers the same.
 class ShapeTable {

@@ -107,6 +107,18 @@ TEST(Shape, ReadsAsASentence) {
   shape = Shape{};
   shape.gpus = 8;
   EXPECT_EQ(ToString(shape), "8 GPUs");
+  spec::ClusterDeclaration cluster;
+  cluster.levels = {"leaf"};
+  cluster.nodes.resize(1);
+  cluster.nodes[0].name = "n0";
+  cluster.nodes[0].domains = {"leaf-0"};
+  cluster.kinds.push_back(spec::UniformKind("kind", 0, 8, 1, 0, 0));
+  cluster.models.push_back({"H100", 0});
+  cluster.counted = {"pods", "rdma"};
+  const Result<spec::Topology> topology = spec::Topology::Create(std::move(cluster));
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  shape.counted = {1, 2};
+  EXPECT_EQ(ToString(shape, *topology), "8 GPUs, 2 rdma");
 }
 
 }  // namespace

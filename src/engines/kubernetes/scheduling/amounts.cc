@@ -11,6 +11,8 @@ constexpr int64_t kMostOfOne = int64_t{1} << 40;
 // Names beyond these share one number; no node has enough for them.
 constexpr size_t kMostNames = 4'096;
 constexpr ResourceId kFurther{1};
+// With a space, which names of resources cannot have.
+constexpr std::string_view kHostPort = "host port ";
 
 // Resources that are counted in bytes; the others are few enough to be counted by the piece.
 bool IsBytes(std::string_view name) {
@@ -64,6 +66,13 @@ ResourceId ResourceNames::Of(std::string_view name) {
   return static_cast<ResourceId>(names_.size() - 1);
 }
 
+ResourceId ResourceNames::OfHostPort(const HostPort& port) {
+  return Of(std::string(kHostPort) + std::to_string(port.port) + "/" +
+            (port.protocol.empty() ? "TCP" : port.protocol));
+}
+
+bool ResourceNames::IsHostPort(ResourceId id) const { return name(id).starts_with(kHostPort); }
+
 int64_t Amounts::Of(ResourceId resource) const {
   for (const auto& [id, amount] : others) {
     if (id == resource) return amount;
@@ -75,6 +84,14 @@ Amounts NeedsOf(const ResourceList& requests, ResourceNames& names) {
   Amounts needs = Convert(requests, names, true);
   Put(kPodsResource, 1, needs);
   return needs;
+}
+
+void AddHostPorts(const std::vector<HostPort>& ports, ResourceNames& names, Amounts& needs) {
+  for (const HostPort& port : ports) {
+    const ResourceId resource = names.OfHostPort(port);
+    // A pod may name the port of several addresses.
+    if (needs.Of(resource) == 0) Put(resource, 1, needs);
+  }
 }
 
 Amounts SupplyOf(const ResourceList& allocatable, ResourceNames& names) {

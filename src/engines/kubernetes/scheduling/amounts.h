@@ -10,17 +10,22 @@
 #include <utility>
 #include <vector>
 
+#include "engines/kubernetes/protocol/objects/pod.h"
 #include "engines/kubernetes/protocol/objects/resource_list.h"
 
 namespace longhaul::engines::kubernetes {
 
 enum class ResourceId : uint16_t {};
 
-// Gives each resource other than cpu and memory a number.
+// Gives each resource other than cpu and memory a number. A port of a node's address is one, of
+// which each node has one. Its address is not distinguished: a pod that takes the port of one
+// address takes those of all.
 class ResourceNames {
  public:
   ResourceNames();
   ResourceId Of(std::string_view name);
+  ResourceId OfHostPort(const HostPort& port);
+  bool IsHostPort(ResourceId id) const;
   const std::string& name(ResourceId id) const { return names_[static_cast<size_t>(id)]; }
 
  private:
@@ -40,6 +45,7 @@ struct Amounts {
 
 // What one pod needs, itself included ("pods").
 Amounts NeedsOf(const ResourceList& requests, ResourceNames& names);
+void AddHostPorts(const std::vector<HostPort>& ports, ResourceNames& names, Amounts& needs);
 // What a node has.
 Amounts SupplyOf(const ResourceList& allocatable, ResourceNames& names);
 

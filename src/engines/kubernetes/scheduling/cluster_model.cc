@@ -149,7 +149,8 @@ void ClusterModel::DeclareNode(const Entry& entry, KindNumbers& kinds,
   kind.cpu_milli = Clamped(entry.supply.cpu_milli);
   kind.memory_mib = Clamped(entry.supply.memory_mib);
   for (size_t i = 0; i < counted_.size(); ++i) {
-    kind.counted[i] = Clamped(entry.supply.Of(counted_[i]));
+    const int64_t supply = names_.IsHostPort(counted_[i]) ? 1 : entry.supply.Of(counted_[i]);
+    kind.counted[i] = Clamped(supply);
   }
   spec::DeclaredNode& node = cluster.nodes.emplace_back();
   node.name = entry.node.meta.name;

@@ -58,6 +58,17 @@ TEST(Amounts, OfManyNamesAndSizesStayInRange) {
   EXPECT_EQ(total, Amounts());
 }
 
+TEST(Amounts, OfAPodHoldEachHostPortOnce) {
+  ResourceNames names;
+  Amounts needs;
+  AddHostPorts({{80, "", ""}, {80, "TCP", "10.0.0.1"}, {80, "UDP", ""}}, names, needs);
+  EXPECT_EQ(needs.Of(names.OfHostPort({80, "TCP", ""})), 1);
+  EXPECT_EQ(needs.Of(names.OfHostPort({80, "UDP", ""})), 1);
+  EXPECT_EQ(needs.others.size(), 2u);
+  EXPECT_TRUE(names.IsHostPort(needs.others[0].first));
+  EXPECT_FALSE(names.IsHostPort(names.Of("host.example.com/port")));
+}
+
 TEST(ClusterModel, PutsNodesIntoDomainsByTheirLabels) {
   ClusterModel model({});
   const std::string leaf = "network.topology.nvidia.com/leaf";

@@ -35,9 +35,6 @@ std::string RefusalOf(const Pod& pod, const NodeRules& rules) {
     return "it has spec.resourceClaims (dynamic resource allocation), which Longhaul does not "
            "support";
   }
-  if (!pod.host_ports.empty()) {
-    return "it has spec.containers[].ports[].hostPort, which Longhaul does not support";
-  }
   const Status understood = CheckRules(rules);
   return understood.ok() ? std::string() : understood.message();
 }
@@ -124,6 +121,7 @@ PodRecord& PodScheduler::Record(const Pod& pod) {
   PodRecord& record = pods_.Add(name);
   record.ours = pod.scheduler_name == settings_.scheduler_name;
   record.needs = NeedsOf(pod.requests, model_.names());
+  AddHostPorts(pod.host_ports, model_.names(), record.needs);
   record.created = pod.meta.created_at.value_or(Instant());
   if (!record.ours) return record;
   const NodeRules rules = RulesOf(pod);

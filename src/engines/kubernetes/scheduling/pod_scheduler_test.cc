@@ -272,6 +272,36 @@ TEST_F(PodSchedulerTest, PodsOfOthersKeepTheirDevicesAndTheirPlace) {
   EXPECT_EQ(cluster_.Removed(), 0) << "evicting the small one would not make room";
 }
 
+TEST_F(PodSchedulerTest, PodsWithOneHostPortLieOnDifferentNodes) {
+  const auto with_port = [](int port, const char* protocol, const char* address) {
+    const Json ports = Json::array({{{"containerPort", port},
+                                     {"hostPort", port},
+                                     {"protocol", protocol},
+                                     {"hostIP", address}}});
+    return Json{
+        {"containers", Json::array({{{"name", "main"}, {"image", "x"}, {"ports", ports}}})}};
+  };
+  for (const char* const node : {"n0", "n1", "n2"}) cluster_.AddNode(node, "a", 8);
+  Json foreign = with_port(29'500, "TCP", "10.0.0.1");
+  foreign["schedulerName"] = "default-scheduler";
+  foreign["nodeName"] = "n0";
+  AddPod("foreign", 0, foreign);
+  AddPod("one", 0, with_port(29'500, "TCP", ""));
+  AddPod("two", 0, with_port(29'500, "TCP", "10.0.0.2"));
+  Pass(seconds(10));
+  EXPECT_EQ((std::set<std::string>{NodeOf("one"), NodeOf("two")}),
+            (std::set<std::string>{"n1", "n2"}));
+  AddPod("three", 0, with_port(29'500, "TCP", ""));
+  AddPod("datagrams", 0, with_port(29'500, "UDP", ""));
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("three"), "");
+  EXPECT_THAT(Message("three"), HasSubstr("host port 29500/TCP"));
+  EXPECT_NE(NodeOf("datagrams"), "");
+  Delete("foreign");
+  Pass(seconds(10));
+  EXPECT_EQ(NodeOf("three"), "n0");
+}
+
 TEST_F(PodSchedulerTest, AVolumeRestrictsTheNodesOfItsPod) {
   for (const char* node : {"n0", "n1"}) cluster_.AddNode(node, "a", 8);
   PatchNode("n1", {{"metadata", {{"labels", {{"zone", "b"}}}}}});
