@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/run_history.h"
@@ -36,6 +37,9 @@ struct RunFacts {
   double notification_delay_seconds = 0;
   double process_seconds = 0;  // from the start of the program until the report
 };
+
+// The name of a category in all output: "lost work".
+std::string_view NameOfCategory(proto::Category category);
 
 struct CategoryRow {
   std::string name;     // "snapshot"
