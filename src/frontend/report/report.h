@@ -18,6 +18,15 @@
 
 namespace longhaul::frontend {
 
+// The deliveries of one hook (docs/notify.md).
+struct HookRow {
+  std::string name;  // without secrets
+  uint64_t delivered = 0;
+  uint64_t failed = 0;
+  uint64_t dropped = 0;    // its queue was full, or the run ended first
+  std::string last_error;  // empty: none
+};
+
 // Facts that only the process that ran the job can provide.
 struct RunFacts {
   std::string version;
@@ -36,6 +45,7 @@ struct RunFacts {
   // waits for a write of the event log and for the message. Zero: unknown.
   double notification_delay_seconds = 0;
   double process_seconds = 0;  // from the start of the program until the report
+  std::vector<HookRow> hooks;
 };
 
 // The name of a category in all output: "lost work".

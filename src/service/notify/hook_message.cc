@@ -1,0 +1,117 @@
+#include "service/notify/hook_message.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/time.h"
+#include "proto/json.h"
+
+namespace longhaul::service {
+namespace {
+
+using spec::HookEvent;
+
+constexpr size_t kLongestMessage = size_t{64} << 10;
+constexpr size_t kLongestText = 1'000;
+
+std::string StateWord(proto::JobState state) {
+  std::string word = proto::JobState_Name(state);
+  for (char& c : word) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return word;
+}
+
+bool IsLastState(proto::JobState state) {
+  return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
+}
+
+std::string FirstLine(const std::string& text) {
+  return text.substr(0, std::min(text.find('\n'), kLongestText));
+}
+
+// Its end is a new step; of a command that reports no steps, the start of the new workers.
+bool IsOver(const proto::Fault& fault) {
+  return fault.new_step_at_ns() != 0 ||
+         (fault.started_at_ns() != 0 && fault.first_step_at_ns() == 0 &&
+          fault.lost_rank_seconds() > 0 && fault.from_step() == 0);
+}
+
+}  // namespace
+
+std::vector<HookMessage> HookMessages::Take(const proto::Notification& notification) {
+  std::vector<HookMessage> messages;
+  const std::string& job = notification.job_id();
+  switch (notification.kind_case()) {
+    case proto::Notification::kState: {
+      const proto::StateNotification& state = notification.state();
+      const std::string text = job + " is " + StateWord(state.state()) +
+                               (state.reason().empty() ? "" : ": " + FirstLine(state.reason()));
+      messages.push_back(Make(HookEvent::kState, notification, text));
+      if (!IsLastState(state.state())) break;
+      messages.push_back(Make(HookEvent::kEnd, notification, text));
+      std::erase_if(begun_, [&job](const FaultId& id) { return id.first == job; });
+      std::erase_if(over_, [&job](const FaultId& id) { return id.first == job; });
+      break;
+    }
+    case proto::Notification::kAttempt:
+      messages.push_back(
+          Make(HookEvent::kAttempt, notification,
+               job + ": attempt " + std::to_string(notification.attempt().attempt()) + " begins"));
+      break;
+    case proto::Notification::kFault:
+      TakeFault(notification, messages);
+      break;
+    case proto::Notification::kMessage:
+      if (notification.message().severity() == proto::MessageNotification::INFO) break;
+      messages.push_back(
+          Make(HookEvent::kWarning, notification,
+               (job.empty() ? "" : job + ": ") + FirstLine(notification.message().text())));
+      break;
+    case proto::Notification::kNode:
+      messages.push_back(
+          Make(HookEvent::kNode, notification,
+               notification.node().name() +
+                   (notification.node().connected() ? " is connected" : " is not connected")));
+      break;
+    default:
+      break;
+  }
+  return messages;
+}
+
+void HookMessages::TakeFault(const proto::Notification& notification,
+                             std::vector<HookMessage>& messages) {
+  const proto::Fault& fault = notification.fault();
+  const FaultId id{notification.job_id(), fault.number()};
+  const std::string name = notification.job_id() + ": fault " + std::to_string(fault.number());
+  if (begun_.insert(id).second) {
+    messages.push_back(
+        Make(HookEvent::kFault, notification, name + ": " + FirstLine(fault.what())));
+  }
+  if (IsOver(fault) && over_.insert(id).second) {
+    messages.push_back(
+        Make(HookEvent::kRecovered, notification, name + " is over: " + FirstLine(fault.action())));
+  }
+}
+
+HookMessage HookMessages::Make(HookEvent event, const proto::Notification& notification,
+                               std::string text) const {
+  HookMessage message;
+  message.event = event;
+  message.job = notification.job_id();
+  message.text = std::move(text);
+  nlohmann::ordered_json json = {{"event", std::string(NameOf(event))},
+                                 {"at", ToString(InstantFromNanoseconds(notification.at_ns()))},
+                                 {"job", message.job},
+                                 {"run_directory", run_directory_},
+                                 {"text", message.text}};
+  nlohmann::ordered_json whole = json;
+  whole["data"] = proto::ToJson(notification);
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  message.json = whole.dump(-1, ' ', false, kReplace);
+  if (message.json.size() > kLongestMessage) message.json = json.dump(-1, ' ', false, kReplace);
+  return message;
+}
+
+}  // namespace longhaul::service
