@@ -1,4 +1,4 @@
-"""Hooks of `longhaul run --notify`: they are sent its events, and the run goes on whatever they do.
+"""Hooks of `longhaul run --notify`: they are sent its events, and the run continues whatever they do.
 
 usage: notify_test.py LONGHAUL
 
@@ -7,11 +7,13 @@ The scripts need nothing but Python.
 import http.server
 import json
 import os
+import subprocess
 import sys
 import threading
 import unittest
 
 import ddp_test
+import local_run
 import plain_command_test
 
 # Writes what it gets, one line a call.
@@ -117,6 +119,50 @@ class Notify(ddp_test.RunTest):
         with open(f"{self.folder}/runs/train/report.md") as file:
             self.assertIn("## Hooks", file.read())
         self.assert_no_secret(text)
+
+    def test_a_controller_has_hooks_of_its_own_and_takes_none_from_a_job(self):
+        self.write("notify.yaml", json.dumps({"notify": [
+            {"command": [ddp_test.PYTHON, f"{self.folder}/hook.py", f"{self.folder}/got"],
+             "events": ["end"]}]}))
+        os.chmod(f"{self.folder}/notify.yaml", 0o600)
+        controller = subprocess.Popen(
+            [sys.longhaul, "controller", "--state-dir", "state", "--notify", "notify.yaml"],
+            cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(controller.stdout.close)
+        self.addCleanup(lambda: controller.poll() is None and (controller.kill(),
+                                                               controller.wait()))
+        self.assertIn("controller ready", controller.stdout.readline())
+        job = {"name": "a", "command": ["true"],
+               "resources": {"nodes": 1, "processes_per_node": 1}}
+        self.write("a.yaml", json.dumps(job))
+        self.write("b.yaml", json.dumps({**job, "notify": [{"command": ["touch", "bad"]}]}))
+        environment = {**os.environ, "LONGHAUL_ENDPOINT": f"{self.folder}/state/endpoint.json"}
+
+        def call(*words):
+            return subprocess.run([sys.longhaul, *words], cwd=self.folder, env=environment,
+                                  text=True, capture_output=True, timeout=60)
+
+        refused = call("submit", "b.yaml")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("notify: unknown key", refused.stderr)
+        with open(environment["LONGHAUL_ENDPOINT"]) as file:
+            endpoint = json.load(file)
+        agent = subprocess.Popen(
+            [sys.longhaul, "agent", "--controller", endpoint["agents"], "--token-file",
+             endpoint["token_file"], "--node", "node-1", "--slots", "1", "--state-dir", "agent",
+             "--allow-root"],
+            cwd=self.folder, stdout=subprocess.DEVNULL)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.terminate)
+        local_run.await_that(lambda: "node-1" in call("nodes").stdout, "the node is connected")
+        done = call("submit", "a.yaml", "--watch")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # The controller sends what is queued before it ends.
+        controller.terminate()
+        self.assertEqual(controller.wait(timeout=60), 0)
+        with open(f"{self.folder}/got") as file:
+            got = [json.loads(line)[0] for line in file]
+        self.assertEqual([(each["event"], each["job"]) for each in got], [("end", "a-1")])
 
     def test_a_file_with_a_mistake_or_that_others_may_write_is_refused(self):
         self.write("notify.yaml", "notify:\n- {command: [a], event: [end]}\n")

@@ -1,7 +1,6 @@
 #include "frontend/run_session.h"
 
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -11,7 +10,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -38,6 +36,7 @@
 #include "io/files/private_files.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
+#include "service/notify/hook_file.h"
 #include "service/notify/notifier.h"
 #include "service/trainer_program.h"
 #include "spec/notify/notify_file.h"
@@ -63,7 +62,6 @@ constexpr Bytes kDiskFull(1 << 20);
 constexpr Duration kDiskPeriod = seconds(1);
 // At the end the hooks may send for this long what is queued.
 constexpr Duration kHookLimit = seconds(10);
-constexpr uint64_t kLargestNotifyFile = 1 << 20;
 constexpr uint32_t kMostWorkers = 64;  // a cluster made to measure for a job, on one machine
 constexpr uint32_t kUsualNodes = 2;
 constexpr uint32_t kUsualSlots = 2;
@@ -601,24 +599,6 @@ int Session::Finish() {
   return final_->state() == proto::SUCCEEDED ? kExitOk : kExitFailure;
 }
 
-// Reads the file of hooks. Its commands run as this user, so no other one may write it.
-Result<std::vector<spec::HookSpec>> ReadHooks(const std::string& path) {
-  if (path.empty()) return std::vector<spec::HookSpec>();
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0) {
-    return InvalidArgument("--notify: cannot open " + path + ": " + std::strerror(errno));
-  }
-  if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0 ||
-      (facts.st_uid != geteuid() && facts.st_uid != 0)) {
-    return InvalidArgument("--notify: other users may write " + path +
-                           ", whose commands run as you: chmod go-w " + path +
-                           ", and own the file");
-  }
-  const Result<std::string> text = io::ReadText(path, kLargestNotifyFile);
-  if (!text.ok()) return InvalidArgument("--notify: " + text.status().message());
-  return spec::ParseNotifyFile(*text, path);
-}
-
 // Warns of a disk that is nearly full, refuses one that is.
 Status CheckDisk(const RunOptions& options, const std::string& job) {
   std::error_code error;
@@ -657,7 +637,7 @@ int Run(const RunOptions& options) {
   if (options.controller.empty() && job->built_in() && service::FindTrainer().empty()) {
     return refuse(service::NoTrainer(), kExitFailure);  // before the run folder is made
   }
-  const Result<std::vector<spec::HookSpec>> hooks = ReadHooks(options.notify_file);
+  const Result<std::vector<spec::HookSpec>> hooks = service::ReadHookFile(options.notify_file);
   if (!hooks.ok()) return refuse(hooks.status(), kExitUsage);
   // Before the run folder is made, so that a full disk leaves no empty one.
   if (const Status disk = CheckDisk(options, job->name); !disk.ok()) {

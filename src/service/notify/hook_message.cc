@@ -47,37 +47,43 @@ std::vector<HookMessage> HookMessages::Take(const proto::Notification& notificat
       const proto::StateNotification& state = notification.state();
       const std::string text = job + " is " + StateWord(state.state()) +
                                (state.reason().empty() ? "" : ": " + FirstLine(state.reason()));
-      messages.push_back(Make(HookEvent::kState, notification, text));
+      Add(HookEvent::kState, notification, text, messages);
       if (!IsLastState(state.state())) break;
-      messages.push_back(Make(HookEvent::kEnd, notification, text));
-      std::erase_if(begun_, [&job](const FaultId& id) { return id.first == job; });
-      std::erase_if(over_, [&job](const FaultId& id) { return id.first == job; });
+      Add(HookEvent::kEnd, notification, text, messages);
+      ForgetJob(begun_, job);
+      ForgetJob(over_, job);
       break;
     }
     case proto::Notification::kAttempt:
-      messages.push_back(
-          Make(HookEvent::kAttempt, notification,
-               job + ": attempt " + std::to_string(notification.attempt().attempt()) + " begins"));
+      Add(HookEvent::kAttempt, notification,
+          job + ": attempt " + std::to_string(notification.attempt().attempt()) + " begins",
+          messages);
       break;
     case proto::Notification::kFault:
       TakeFault(notification, messages);
       break;
     case proto::Notification::kMessage:
       if (notification.message().severity() == proto::MessageNotification::INFO) break;
-      messages.push_back(
-          Make(HookEvent::kWarning, notification,
-               (job.empty() ? "" : job + ": ") + FirstLine(notification.message().text())));
+      Add(HookEvent::kWarning, notification,
+          (job.empty() ? "" : job + ": ") + FirstLine(notification.message().text()), messages);
       break;
     case proto::Notification::kNode:
-      messages.push_back(
-          Make(HookEvent::kNode, notification,
-               notification.node().name() +
-                   (notification.node().connected() ? " is connected" : " is not connected")));
+      Add(HookEvent::kNode, notification,
+          notification.node().name() +
+              (notification.node().connected() ? " is connected" : " is not connected"),
+          messages);
       break;
     default:
       break;
   }
   return messages;
+}
+
+void HookMessages::ForgetJob(std::set<FaultId>& faults, const std::string& job) {
+  const auto first = faults.lower_bound({job, 0});
+  auto last = first;
+  while (last != faults.end() && last->first == job) ++last;
+  faults.erase(first, last);
 }
 
 void HookMessages::TakeFault(const proto::Notification& notification,
@@ -86,18 +92,18 @@ void HookMessages::TakeFault(const proto::Notification& notification,
   const FaultId id{notification.job_id(), fault.number()};
   const std::string name = notification.job_id() + ": fault " + std::to_string(fault.number());
   if (begun_.insert(id).second) {
-    messages.push_back(
-        Make(HookEvent::kFault, notification, name + ": " + FirstLine(fault.what())));
+    Add(HookEvent::kFault, notification, name + ": " + FirstLine(fault.what()), messages);
   }
   if (IsOver(fault) && over_.insert(id).second) {
-    messages.push_back(
-        Make(HookEvent::kRecovered, notification, name + " is over: " + FirstLine(fault.action())));
+    Add(HookEvent::kRecovered, notification, name + " is over: " + FirstLine(fault.action()),
+        messages);
   }
 }
 
-HookMessage HookMessages::Make(HookEvent event, const proto::Notification& notification,
-                               std::string text) const {
-  HookMessage message;
+void HookMessages::Add(HookEvent event, const proto::Notification& notification, std::string text,
+                       std::vector<HookMessage>& messages) const {
+  if (!wanted_.contains(event)) return;
+  HookMessage& message = messages.emplace_back();
   message.event = event;
   message.job = notification.job_id();
   message.text = std::move(text);
@@ -111,7 +117,6 @@ HookMessage HookMessages::Make(HookEvent event, const proto::Notification& notif
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   message.json = whole.dump(-1, ' ', false, kReplace);
   if (message.json.size() > kLongestMessage) message.json = json.dump(-1, ' ', false, kReplace);
-  return message;
 }
 
 }  // namespace longhaul::service

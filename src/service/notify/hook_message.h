@@ -24,8 +24,9 @@ struct HookMessage {
 
 class HookMessages {
  public:
-  // `run_directory` is part of each message; may be empty.
-  explicit HookMessages(std::string run_directory) : run_directory_(std::move(run_directory)) {}
+  // `run_directory` is part of each message; may be empty. Only the `wanted` events are made.
+  HookMessages(std::string run_directory, std::set<spec::HookEvent> wanted)
+      : run_directory_(std::move(run_directory)), wanted_(std::move(wanted)) {}
 
   // Returns the messages of a notification; most have none.
   std::vector<HookMessage> Take(const proto::Notification& notification);
@@ -33,12 +34,14 @@ class HookMessages {
  private:
   using FaultId = std::pair<std::string, uint32_t>;  // job, number
 
-  HookMessage Make(spec::HookEvent event, const proto::Notification& notification,
-                   std::string text) const;
+  void Add(spec::HookEvent event, const proto::Notification& notification, std::string text,
+           std::vector<HookMessage>& messages) const;
+  static void ForgetJob(std::set<FaultId>& faults, const std::string& job);
   void TakeFault(const proto::Notification& notification, std::vector<HookMessage>& messages);
 
   const std::string run_directory_;
-  std::set<FaultId> begun_;
+  const std::set<spec::HookEvent> wanted_;
+  std::set<FaultId> begun_;  // of live jobs, as the next one
   std::set<FaultId> over_;
 };
 

@@ -12,6 +12,10 @@ namespace {
 
 using spec::HookEvent;
 
+const std::set<HookEvent> kAllEvents = {
+    HookEvent::kState,   HookEvent::kAttempt, HookEvent::kFault, HookEvent::kRecovered,
+    HookEvent::kWarning, HookEvent::kNode,    HookEvent::kEnd};
+
 proto::Notification StateOf(proto::JobState state) {
   proto::Notification notification;
   notification.set_job_id("a-1");
@@ -27,7 +31,7 @@ std::vector<HookEvent> EventsOf(const std::vector<HookMessage>& messages) {
 }
 
 TEST(HookMessages, AFaultIsSentWhenItIsNewAndWhenItIsOver) {
-  HookMessages messages("/runs/a");
+  HookMessages messages("/runs/a", kAllEvents);
   proto::Notification notification;
   notification.set_job_id("a-1");
   proto::Fault& fault = *notification.mutable_fault();
@@ -51,7 +55,7 @@ TEST(HookMessages, AFaultIsSentWhenItIsNewAndWhenItIsOver) {
 }
 
 TEST(HookMessages, TheLastStateIsTheEnd) {
-  HookMessages messages("");
+  HookMessages messages("", kAllEvents);
   EXPECT_THAT(EventsOf(messages.Take(StateOf(proto::RUNNING))),
               testing::ElementsAre(HookEvent::kState));
   const auto end = messages.Take(StateOf(proto::FAILED));
@@ -60,7 +64,7 @@ TEST(HookMessages, TheLastStateIsTheEnd) {
 }
 
 TEST(HookMessages, AnInformationIsNoWarning) {
-  HookMessages messages("");
+  HookMessages messages("", kAllEvents);
   proto::Notification notification;
   notification.mutable_message()->set_text("hm");
   EXPECT_TRUE(messages.Take(notification).empty());
@@ -68,8 +72,15 @@ TEST(HookMessages, AnInformationIsNoWarning) {
   EXPECT_THAT(EventsOf(messages.Take(notification)), testing::ElementsAre(HookEvent::kWarning));
 }
 
+TEST(HookMessages, OnlyWantedEventsAreMade) {
+  HookMessages messages("", {HookEvent::kEnd});
+  EXPECT_THAT(EventsOf(messages.Take(StateOf(proto::FAILED))),
+              testing::ElementsAre(HookEvent::kEnd));
+  EXPECT_TRUE(messages.Take(StateOf(proto::RUNNING)).empty());
+}
+
 TEST(HookMessages, AreBounded) {
-  HookMessages messages("");
+  HookMessages messages("", kAllEvents);
   proto::Notification notification = StateOf(proto::RUNNING);
   notification.mutable_state()->set_reason(std::string(1'000'000, 'x'));
   const auto sent = messages.Take(notification);

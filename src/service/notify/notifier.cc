@@ -2,13 +2,24 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "io/clock.h"
 
 namespace longhaul::service {
+namespace {
+
+std::set<spec::HookEvent> EventsOf(const std::vector<spec::HookSpec>& hooks) {
+  std::set<spec::HookEvent> events;
+  for (const spec::HookSpec& hook : hooks) events.insert(hook.events.begin(), hook.events.end());
+  return events;
+}
+
+}  // namespace
+
 Notifier::Notifier(const std::vector<spec::HookSpec>& hooks, NotifierOptions options)
-    : options_(std::move(options)), messages_(options_.run_directory) {
+    : options_(std::move(options)), messages_(options_.run_directory, EventsOf(hooks)) {
   for (const spec::HookSpec& hook : hooks) {
     workers_.push_back(std::make_unique<Worker>(hook, options_.queue_limit));
     workers_.back()->result.name = NameOf(hook);
@@ -77,7 +88,7 @@ void Notifier::Deliver(Worker& worker) {
     if (is_first && options_.on_first_failure) {
       options_.on_first_failure("the hook '" + worker.result.name +
                                 "' failed: " + outcome.status.message() +
-                                "; the run continues, and the report counts further failures");
+                                "; nothing waits for it, and further failures are only counted");
     }
   }
 }
