@@ -166,10 +166,11 @@ TEST_F(NotifierTest, TheQueueIsBoundedAndTheNewestMessagesStay) {
   EXPECT_EQ(Contents(File("out")), "a-1: first\na-1: message 4\na-1: message 5\n");
 }
 
-// A server that answers each connection with the next status.
+// A server that answers each connection with the next status. Redirections lead to `elsewhere`.
 class Server {
  public:
-  explicit Server(std::vector<std::string> statuses) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Server(std::vector<std::string> statuses, std::string elsewhere = "")
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)), elsewhere_(std::move(elsewhere)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -180,7 +181,11 @@ class Server {
     port_ = ntohs(address.sin_port);
     requests_ = std::async(std::launch::async, [this, statuses] { return Serve(statuses); });
   }
-  ~Server() { ::close(socket_); }
+  ~Server() {
+    ::shutdown(socket_, SHUT_RDWR);  // ends an accept that nobody will call
+    if (requests_.valid()) requests_.wait();
+    ::close(socket_);
+  }
 
   std::string address() const {
     return "http://user:SECRET@127.0.0.1:" + std::to_string(port_) + "/SECRET";
@@ -192,6 +197,7 @@ class Server {
     std::vector<std::string> requests;
     for (const std::string& status : statuses) {
       const int peer = ::accept(socket_, nullptr, nullptr);
+      if (peer < 0) break;
       std::string request;
       char buffer[4096];
       while (request.find("\r\n\r\n") == std::string::npos || request.back() != '}') {
@@ -201,7 +207,8 @@ class Server {
       }
       const std::string answer = "HTTP/1.1 " + status +
                                  " x\r\nContent-Length: 0\r\n"
-                                 "Location: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n";
+                                 "Location: " +
+                                 elsewhere_ + "\r\nConnection: close\r\n\r\n";
       EXPECT_EQ(::write(peer, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
       ::close(peer);
       requests.push_back(request);
@@ -209,7 +216,8 @@ class Server {
     return requests;
   }
 
-  int socket_;
+  const int socket_;
+  const std::string elsewhere_;
   int port_ = 0;
   std::future<std::vector<std::string>> requests_;
 };
@@ -236,7 +244,8 @@ TEST_F(NotifierTest, AWebhookIsPostedToAndTriedAgainAfterAServersError) {
 }
 
 TEST_F(NotifierTest, ARefusalAndARedirectionAreFailuresWithoutTheAddress) {
-  Server server({"404", "302"});
+  Server elsewhere({"204"});
+  Server server({"404", "302"}, elsewhere.address());
   std::vector<std::string> lines;
   Notifier notifier({Webhook(server.address())}, Options("", 64, &lines));
   notifier.Take(Warning("a"));
