@@ -56,8 +56,10 @@ std::string OfLostWork(const Story& story, const RunTotals* totals) {
     lost += fault.lost_steps;
     restarts += fault.restarted ? 1 : 0;
   }
+  // Only the steps that the faults interrupted were lost: a shorter interval would not help.
+  if (lost == 0) return "";
   std::string text = "Most of the cost is lost work";
-  if (restarts > 0 && lost > 0) {
+  if (restarts > 0) {
     text += ": a restart repeated " +
             Decimal(static_cast<double>(lost) / static_cast<double>(restarts), 1) +
             " steps on average";

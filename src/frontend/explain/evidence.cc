@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <optional>
+#include <utility>
 
 #include "frontend/format.h"
 #include "proto/fault_class.h"
@@ -158,9 +159,13 @@ const proto::WorkerExited* ExitOf(const RunRecord& record, const FaultStory& fau
 std::vector<Moment> ObservationsOf(const RunRecord& record, const FaultStory& fault) {
   const Observer observer(fault);
   std::vector<Moment> all;
+  bool disconnected = false;
   for (const RecordedEvent& recorded : record.events) {
+    const bool ends = recorded.event.kind_case() == proto::Event::kAgentDisconnected;
     const std::optional<std::string> sentence = observer.Sentence(recorded);
     if (!sentence.has_value()) continue;
+    // The next agent of the node disconnects as well, at the end of a short run.
+    if (ends && std::exchange(disconnected, true)) continue;
     // The clock of the process that observed it, unless that is ahead of the log's.
     const int64_t at_ns = recorded.event.at_ns();
     const bool plausible = at_ns > 0 && at_ns <= recorded.logged_at_ns;

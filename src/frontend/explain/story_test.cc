@@ -204,6 +204,7 @@ TEST(Story, StatesHowLongALostAgentWasSilent) {
   proto::Event other = gone;
   other.set_node("node-9");
   log.Event(200, other);
+  log.Event(15, gone);  // the next agent, at the end of the run
   proto::Fault fault = NewFault(1, "node", "node-2 is gone: its agent did not come back", 14, 14);
   fault.set_node("node-2");
   log.Fault(14, fault);
@@ -304,6 +305,15 @@ TEST(Advice, IsAShorterIntervalWhereLostWorkDominates) {
   record.totals->interval_steps = 12;
   EXPECT_THAT(MakeStory(record).advice,
               HasSubstr("snapshot.interval_steps of the job file was 12"));
+}
+
+TEST(Advice, IsNoShorterIntervalWhereNoStepWasRepeated) {
+  Log log;
+  log.Attempt(1, 1);
+  proto::Fault fault = NewFault(1, "process", "worker 1 was ended by signal 9", 5, 5);
+  AddCost(fault, proto::LOST_WORK, 9);
+  log.Fault(5, fault);
+  EXPECT_EQ(MakeStory(log.Record()).advice, "");
 }
 
 TEST(Advice, IsToCorrectAnErrorThatRepeats) {

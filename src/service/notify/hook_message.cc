@@ -26,8 +26,15 @@ bool IsLastState(proto::JobState state) {
   return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
 
-std::string FirstLine(const std::string& text) {
-  return text.substr(0, std::min(text.find('\n'), kLongestText));
+// Of several lines the first and the last one, which of an error's are the most telling.
+std::string InOneLine(const std::string& text) {
+  const size_t first = text.find('\n');
+  if (first == std::string::npos) return text.substr(0, kLongestText);
+  const std::string_view whole = Trim(text);
+  const size_t last = whole.rfind('\n');
+  std::string line = text.substr(0, std::min(first, kLongestText / 2));
+  if (last == std::string_view::npos) return line;
+  return line + " ... " + std::string(whole.substr(last + 1, kLongestText / 2));
 }
 
 // Its end is a new step; of a command that reports no steps, the start of the new workers.
@@ -46,7 +53,7 @@ std::vector<HookMessage> HookMessages::Take(const proto::Notification& notificat
     case proto::Notification::kState: {
       const proto::StateNotification& state = notification.state();
       const std::string text = job + " is " + StateWord(state.state()) +
-                               (state.reason().empty() ? "" : ": " + FirstLine(state.reason()));
+                               (state.reason().empty() ? "" : ": " + InOneLine(state.reason()));
       Add(HookEvent::kState, notification, text, messages);
       if (!IsLastState(state.state())) break;
       Add(HookEvent::kEnd, notification, text, messages);
@@ -65,7 +72,7 @@ std::vector<HookMessage> HookMessages::Take(const proto::Notification& notificat
     case proto::Notification::kMessage:
       if (notification.message().severity() == proto::MessageNotification::INFO) break;
       Add(HookEvent::kWarning, notification,
-          (job.empty() ? "" : job + ": ") + FirstLine(notification.message().text()), messages);
+          (job.empty() ? "" : job + ": ") + InOneLine(notification.message().text()), messages);
       break;
     case proto::Notification::kNode:
       Add(HookEvent::kNode, notification,
@@ -92,10 +99,10 @@ void HookMessages::TakeFault(const proto::Notification& notification,
   const FaultId id{notification.job_id(), fault.number()};
   const std::string name = notification.job_id() + ": fault " + std::to_string(fault.number());
   if (begun_.insert(id).second) {
-    Add(HookEvent::kFault, notification, name + ": " + FirstLine(fault.what()), messages);
+    Add(HookEvent::kFault, notification, name + ": " + InOneLine(fault.what()), messages);
   }
   if (IsOver(fault) && over_.insert(id).second) {
-    Add(HookEvent::kRecovered, notification, name + " is over: " + FirstLine(fault.action()),
+    Add(HookEvent::kRecovered, notification, name + " is over: " + InOneLine(fault.action()),
         messages);
   }
 }

@@ -47,7 +47,7 @@ TEST(HookMessages, AFaultIsSentWhenItIsNewAndWhenItIsOver) {
   fault.set_new_step_at_ns(0);
   const auto second = messages.Take(notification);
   ASSERT_EQ(second.size(), 1U);
-  EXPECT_EQ(second[0].text, "a-1: fault 2: worker 1 was ended by signal 9");
+  EXPECT_EQ(second[0].text, "a-1: fault 2: worker 1 was ended by signal 9 ... more");
   const auto json = nlohmann::json::parse(second[0].json);
   EXPECT_EQ(json["event"], "fault");
   EXPECT_EQ(json["run_directory"], "/runs/a");
@@ -60,7 +60,7 @@ TEST(HookMessages, TheLastStateIsTheEnd) {
               testing::ElementsAre(HookEvent::kState));
   const auto end = messages.Take(StateOf(proto::FAILED));
   EXPECT_THAT(EventsOf(end), testing::ElementsAre(HookEvent::kState, HookEvent::kEnd));
-  EXPECT_EQ(end[1].text, "a-1 is failed: because");
+  EXPECT_EQ(end[1].text, "a-1 is failed: because ... of this");
 }
 
 TEST(HookMessages, AnInformationIsNoWarning) {
