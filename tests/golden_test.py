@@ -18,7 +18,7 @@ import unittest
 GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
-COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
+COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes revoke", "nodes trust-links", "queues", "queues limit",
             "reserve", "usage", "what-if", "apply", "token",
@@ -57,6 +57,9 @@ WRONG = [
     "run good.yaml --framework megatron",
     "run --framework pytorch -- ./train.sh",
     "run good.yaml --inject 'kill worker'",
+    "explain",
+    "explain missing",
+    "explain .",
     "plan",
     "plan no-model h100-sxm:8",
     "plan gpt2 no-device:8",

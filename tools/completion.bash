@@ -2,7 +2,7 @@
 
 _longhaul() {
   local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]:-}
-  local commands="run plan submit status events logs stop jobs nodes queues reserve usage what-if apply token controller agent kube slurm simulate profile calibrate checkpoint"
+  local commands="run explain plan submit status events logs stop jobs nodes queues reserve usage what-if apply token controller agent kube slurm simulate profile calibrate checkpoint"
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word")
@@ -41,6 +41,9 @@ _longhaul() {
         compgen -f -X '!*.@(yaml|yml|json)' -- "$word"
         compgen -d -S / -- "$word"
       )
+      ;;
+    explain)
+      mapfile -t COMPREPLY < <(compgen -d -S / -- "$word")
       ;;
     run | submit)
       mapfile -t COMPREPLY < <(

@@ -78,6 +78,9 @@ void AddControllerCommand(CLI::App& app, Action& action) {
                    "(docs/controller-file.md); "
                    "read at each start, running jobs continue")
       ->check(CLI::ExistingFile);
+  command->add_option("--notify", options->service.notify_file,
+                      "Notify the commands and web addresses of this file of the faults and ends "
+                      "of all jobs (docs/notify.md); the commands run as the controller's user");
   command->footer(
       "Example:\n  longhaul controller --state-dir /var/lib/longhaul --config controller.yaml\n\n"
       "Environment: LONGHAUL_LOG=debug|info|warning|error|off, the lowest level that is logged.");

@@ -12,6 +12,7 @@
 #include "bin/command.h"
 #include "bin/command_line.h"
 #include "bin/controller_command.h"
+#include "bin/explain_command.h"
 #include "bin/other_program.h"
 #include "bin/run_command.h"
 #include "bin/slurm_command.h"
@@ -50,6 +51,7 @@ int Main(int argc, char** argv) {
   AddRunCommand(app, action, words);
   AddSlurmCommand(app, action, words);
   AddOtherProgram(app, action, kPlan, words);
+  AddExplainCommand(app, action);
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);

@@ -68,6 +68,9 @@ void AddOptions(CLI::App& app, Words& words) {
       "--from", options.from,
       "Start a new run with the weights of another run's checkpoint: a run's folder (its newest "
       "good checkpoint), a step's folder or s3://BUCKET/PREFIX; to continue a run use --resume");
+  app.add_option("--notify", options.notify_file,
+                 "Notify the commands and web addresses of this file of faults and of the end "
+                 "(docs/notify.md)");
   app.add_flag("--json", options.json, "Print one JSON object per line instead of the live view");
   app.add_flag("--quiet", options.quiet, "Print only the summary at the end");
   app.add_option("--cluster-nodes", options.cluster_nodes,

@@ -293,6 +293,7 @@ void EmbeddedCluster::KillOrphans(SnapshotKeepers snapshot_keepers) {
       const Result<io::ProcessFacts> facts = io::ReadProcessFacts(pid);
       if (!facts.ok() || facts->parent != getpid()) continue;
       if (std::find(known.begin(), known.end(), pid) != known.end()) continue;
+      if (options_.is_foreign && options_.is_foreign(pid)) continue;
       if (snapshot_keepers == SnapshotKeepers::kSpared && IsSnapshotKeeper(entry)) continue;
       Result<io::Fd> pidfd = io::OpenPidfd(pid);
       if (pidfd.ok()) orphans.push_back(*std::move(pidfd));

@@ -36,7 +36,9 @@ namespace longhaul::frontend {
 struct ClusterOptions {
   std::string program;    // the longhaul binary: run as `controller ...` and `agent ...`
   std::string directory;  // must exist
-  int lock_fd = -1;       // that children inherit and hold until they end; -1: none
+  // Whether a child of this process is somebody else's, and is left alone. May be empty.
+  std::function<bool(pid_t)> is_foreign;
+  int lock_fd = -1;  // that children inherit and hold until they end; -1: none
   uint32_t agents = 2;
   uint32_t slots = 2;  // workers that an agent accepts
   // Starts the agents instead, with one command; null: they are children of this process.

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -35,7 +36,10 @@
 #include "io/files/private_files.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
+#include "service/notify/hook_file.h"
+#include "service/notify/notifier.h"
 #include "service/trainer_program.h"
+#include "spec/notify/notify_file.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -56,6 +60,8 @@ constexpr Bytes kDiskNeeded(10 << 20);
 constexpr Bytes kDiskWanted(100 << 20);
 constexpr Bytes kDiskFull(1 << 20);
 constexpr Duration kDiskPeriod = seconds(1);
+// At the end the hooks may send for this long what is queued.
+constexpr Duration kHookLimit = seconds(10);
 constexpr uint32_t kMostWorkers = 64;  // a cluster made to measure for a job, on one machine
 constexpr uint32_t kUsualNodes = 2;
 constexpr uint32_t kUsualSlots = 2;
@@ -129,7 +135,7 @@ EarlierJob EarlierJobOf(const RunOptions& options) {
 class Session {
  public:
   Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
-          std::unique_ptr<io::EventLoop> loop);
+          std::unique_ptr<io::EventLoop> loop, const std::vector<spec::HookSpec>& hooks);
 
   int Run(ClusterSize size);
 
@@ -150,6 +156,9 @@ class Session {
   void WatchDisk();
   void FollowOutput();
   void ShowOutput(const std::vector<WorkerLine>& lines);
+  void StartHooks(const std::vector<spec::HookSpec>& hooks);
+  void ShowHookFailures();
+  void FinishHooks();
   int Finish();
   RunFacts Facts() const;
 
@@ -160,6 +169,10 @@ class Session {
   const Instant began_at_ = io::Now();
   std::unique_ptr<io::EventLoop> loop_;
   io::Fd signals_;
+  std::mutex hook_failures_mutex_;
+  std::vector<std::string> hook_failures_;    // not shown yet; guarded by the mutex
+  std::unique_ptr<service::Notifier> hooks_;  // null: there are none
+  std::vector<HookRow> hook_rows_;
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<ControllerLink> link_;
   std::ofstream events_;
@@ -188,7 +201,7 @@ class Session {
 };
 
 Session::Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
-                 std::unique_ptr<io::EventLoop> loop)
+                 std::unique_ptr<io::EventLoop> loop, const std::vector<spec::HookSpec>& hooks)
     : options_(options),
       job_(std::move(job)),
       directory_(std::move(directory)),
@@ -198,6 +211,42 @@ Session::Session(const RunOptions& options, spec::JobSpec job, RunDirectory dire
       view_(job_.name, began_at_, !job_.built_in()),
       output_(directory_.path) {
   if (getloadavg(&load_average_, 1) != 1) load_average_ = 0;
+  StartHooks(hooks);
+}
+
+// A hook's thread may report its failure when the loop has ended; FinishHooks shows it then.
+void Session::StartHooks(const std::vector<spec::HookSpec>& hooks) {
+  if (hooks.empty()) return;
+  service::NotifierOptions notify;
+  notify.run_directory = directory_.path;
+  notify.on_first_failure = [this](const std::string& line) {
+    {
+      const std::lock_guard lock(hook_failures_mutex_);
+      hook_failures_.push_back(line);
+    }
+    loop_->Post([this] { ShowHookFailures(); });
+  };
+  hooks_ = std::make_unique<service::Notifier>(hooks, std::move(notify));
+}
+
+void Session::ShowHookFailures() {
+  std::vector<std::string> lines;
+  {
+    const std::lock_guard lock(hook_failures_mutex_);
+    lines.swap(hook_failures_);
+  }
+  for (const std::string& line : lines) ShowMessage(proto::MessageNotification::WARNING, line);
+}
+
+// A user who has asked twice for the end does not wait for hooks.
+void Session::FinishHooks() {
+  if (hooks_ == nullptr) return;
+  const bool at_once = failure_.code() == Code::kCancelled;
+  for (service::HookResult& result : hooks_->Finish(at_once ? Duration::zero() : kHookLimit)) {
+    hook_rows_.push_back({std::move(result.name), result.delivered, result.failed, result.dropped,
+                          std::move(result.last_error)});
+  }
+  ShowHookFailures();
 }
 
 Status Session::WatchSignals() {
@@ -253,6 +302,7 @@ Status Session::StartCluster(ClusterSize size) {
                                             : MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
   cluster.lock_fd = directory_.lock.fd();
+  cluster.is_foreign = [this](pid_t process) { return hooks_ != nullptr && hooks_->Owns(process); };
   cluster.agents = size.nodes;
   cluster.slots = size.slots;
   cluster.replacement_delay = options_.replacement_delay;
@@ -335,6 +385,7 @@ void Session::OnNotification(const proto::Notification& notification,
       output_.Follow(notification.attempt().attempt(), notification.attempt().world());
   }
   history_.Take(notification);
+  if (hooks_ != nullptr) hooks_->Take(notification);
   nlohmann::ordered_json typed = {{"type", KindName(notification)}};
   typed.update(json);
   const std::string line =
@@ -477,6 +528,7 @@ RunFacts Session::Facts() const {
       facts.notification_delay_seconds += late(submitted_at_, final_->submitted_at_ns());
     }
   }
+  facts.hooks = hook_rows_;
   facts.process_seconds = ToSeconds(io::MonotonicNow() - began_);
   return facts;
 }
@@ -506,6 +558,7 @@ int Session::Run(ClusterSize size) {
 }
 
 int Session::Finish() {
+  FinishHooks();
   ShowOutput(output_.ReadRest());
   if (!options_.json && !options_.quiet) Draw();
   WriteOut(painter_.Finish());
@@ -584,6 +637,8 @@ int Run(const RunOptions& options) {
   if (options.controller.empty() && job->built_in() && service::FindTrainer().empty()) {
     return refuse(service::NoTrainer(), kExitFailure);  // before the run folder is made
   }
+  const Result<std::vector<spec::HookSpec>> hooks = service::ReadHookFile(options.notify_file);
+  if (!hooks.ok()) return refuse(hooks.status(), kExitUsage);
   // Before the run folder is made, so that a full disk leaves no empty one.
   if (const Status disk = CheckDisk(options, job->name); !disk.ok()) {
     return refuse(disk, kExitFailure);
@@ -598,7 +653,7 @@ int Run(const RunOptions& options) {
   if (!warning.empty()) std::fprintf(stderr, "longhaul: %s\n", warning.c_str());
   Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return refuse(loop.status(), kExitFailure);
-  Session session(options, *job, *std::move(directory), *std::move(loop));
+  Session session(options, *job, *std::move(directory), *std::move(loop), *hooks);
   return session.Run(size.ok() ? *size : ClusterSize{});
 }
 

@@ -34,6 +34,7 @@ struct RunOptions {
   std::string controller;  // URL of an existing one; empty: an embedded cluster
   std::string token_file;
   std::string ca_file;       // of a controller with TLS; may be empty
+  std::string notify_file;   // hooks (docs/notify.md); empty: none
   std::string command_line;  // for the report
   // Starts the agents of the cluster elsewhere; null: they are processes of this machine. The run
   // directory may have content, then: it was made for this run.

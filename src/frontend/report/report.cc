@@ -251,6 +251,13 @@ void NoteMissedFaults(Report& report) {
 
 }  // namespace
 
+std::string_view NameOfCategory(proto::Category category) {
+  for (const CategoryName& known : kCategories) {
+    if (known.category == category) return known.name;
+  }
+  return "other";
+}
+
 Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
                   const RunFacts& facts) {
   Report report;

@@ -10,12 +10,22 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/run_history.h"
 #include "proto/status.pb.h"
 
 namespace longhaul::frontend {
+
+// The deliveries of one hook (docs/notify.md).
+struct HookRow {
+  std::string name;  // without secrets
+  uint64_t delivered = 0;
+  uint64_t failed = 0;
+  uint64_t dropped = 0;    // its queue was full, or the run ended first
+  std::string last_error;  // empty: none
+};
 
 // Facts that only the process that ran the job can provide.
 struct RunFacts {
@@ -35,7 +45,11 @@ struct RunFacts {
   // waits for a write of the event log and for the message. Zero: unknown.
   double notification_delay_seconds = 0;
   double process_seconds = 0;  // from the start of the program until the report
+  std::vector<HookRow> hooks;
 };
+
+// The name of a category in all output: "lost work".
+std::string_view NameOfCategory(proto::Category category);
 
 struct CategoryRow {
   std::string name;     // "snapshot"

@@ -25,6 +25,18 @@ Json WarningsJson(const Report& report) {
   return rows;
 }
 
+Json HooksJson(const RunFacts& facts) {
+  Json rows = Json::array();
+  for (const HookRow& row : facts.hooks) {
+    rows.push_back({{"name", row.name},
+                    {"delivered", row.delivered},
+                    {"failed", row.failed},
+                    {"dropped", row.dropped},
+                    {"last_error", row.last_error}});
+  }
+  return rows;
+}
+
 Json FaultJson(const FaultRow& row) {
   Json json = proto::ToJson(row.fault);
   json["cost_seconds"] = row.cost_seconds;
@@ -39,6 +51,12 @@ Json FaultJson(const FaultRow& row) {
   }
   json["stages"] = stages;
   return json;
+}
+
+Json FaultsJson(const Report& report) {
+  Json faults = Json::array();
+  for (const FaultRow& row : report.faults) faults.push_back(FaultJson(row));
+  return faults;
 }
 
 Json PredictionJson(const Report& report) {
@@ -90,8 +108,6 @@ Json ReportJson(const Report& report) {
   const auto or_null = [](const std::optional<double>& number) {
     return number.has_value() ? Json(*number) : Json();
   };
-  Json faults = Json::array();
-  for (const FaultRow& row : report.faults) faults.push_back(FaultJson(row));
   Json json = {
       {"job", status.job().name()},
       {"state", std::string(StateName(status.state()))},
@@ -108,8 +124,9 @@ Json ReportJson(const Report& report) {
       {"samples_committed", status.samples_committed()},
       {"goodput", status.ledger().goodput()},
       {"ledger", LedgerJson(report)},
-      {"faults", faults},
+      {"faults", FaultsJson(report)},
       {"warnings", WarningsJson(report)},
+      {"hooks", HooksJson(facts)},
       {"missed_faults", report.missed_faults},
       {"missed_faults_reason", report.missed_reason},
       {"restarts", status.restarts()},

@@ -199,6 +199,19 @@ std::string WarningSection(const Report& report) {
   return text + "\n";
 }
 
+std::string HookSection(const Report& report) {
+  if (report.facts.hooks.empty()) return "";
+  std::string text = "## Hooks\n\n" +
+                     Row({"hook", "delivered", "failed", "dropped", "last error"}) +
+                     Row({"---", "---:", "---:", "---:", "---"});
+  for (const HookRow& row : report.facts.hooks) {
+    text +=
+        Row({EscapeMarkdown(row.name), std::to_string(row.delivered), std::to_string(row.failed),
+             std::to_string(row.dropped), EscapeMarkdown(row.last_error)});
+  }
+  return text + "\n";
+}
+
 std::string PredictionTable(const PredictionCheck& prediction) {
   const Compared& step = prediction.step_seconds;
   const Compared& memory = prediction.worker_memory_bytes;
@@ -254,8 +267,8 @@ std::string FilesSection(const Report& report) {
 
 std::string ReportMarkdown(const Report& report) {
   std::string text = HeadSection(report) + TimeSection(report) + SizeSection(report) +
-                     FaultSection(report) + WarningSection(report) + SnapshotSection(report) +
-                     PlanSection(report);
+                     FaultSection(report) + WarningSection(report) + HookSection(report) +
+                     SnapshotSection(report) + PlanSection(report);
   if (!report.sample.empty())
     text += "## Sample of generated text\n\n" + CodeBlock(report.sample) + "\n";
   if (report.reports_steps) text += "![loss](loss.svg)\n\n";

@@ -140,6 +140,20 @@ void AddFaults(const Report& report, SummaryLines& lines) {
   }
 }
 
+// Those that did not send everything.
+void AddHooks(const Report& report, SummaryLines& lines) {
+  std::string_view name = "hooks";
+  for (const HookRow& row : report.facts.hooks) {
+    if (row.failed == 0 && row.dropped == 0) continue;
+    lines.Add(name,
+              row.name + ": " + std::to_string(row.delivered) + " delivered, " +
+                  std::to_string(row.failed) + " failed, " + std::to_string(row.dropped) +
+                  " dropped" + (row.last_error.empty() ? "" : "; " + row.last_error),
+              kYellow);
+    name = "";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> Summary(const Report& report, const ViewStyle& style) {
@@ -159,6 +173,7 @@ std::vector<std::string> Summary(const Report& report, const ViewStyle& style) {
   AddPrediction(report, lines);
   AddTime(report, lines);
   AddFaults(report, lines);
+  AddHooks(report, lines);
   if (status.snapshots() > 0) {
     lines.Add("snapshots", std::to_string(status.snapshots()) + " in memory, " +
                                std::to_string(status.commits()) + " on disk, " +

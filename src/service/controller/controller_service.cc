@@ -15,6 +15,7 @@
 #include "service/controller/submission/machine_facts.h"
 #include "service/controller/submission/submission.h"
 #include "service/controller/token.h"
+#include "service/notify/hook_file.h"
 #include "service/trainer_program.h"
 #include "spec/queue/controller_file.h"
 
@@ -23,6 +24,8 @@ namespace {
 
 constexpr uint64_t kLargestConfiguration = 1 << 20;
 constexpr Duration kLeavingPoll = std::chrono::milliseconds(20);
+// When the controller stops, the hooks may send for this long what is queued.
+constexpr Duration kHookLimit = std::chrono::seconds(5);
 
 // The address others connect to, with the port in use.
 // Port 0 in the options means any free port, so the address that others use is known only after the
@@ -101,6 +104,7 @@ Result<std::unique_ptr<ControllerService>> ControllerService::Start(
 Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(proto::SchedulingConfiguration configuration,
                    ReadConfiguration(options.config_file));
+  ASSIGN_OR_RETURN(const std::vector<spec::HookSpec> hooks, ReadHookFile(options.notify_file));
   if (const Status made = io::PosixFileSystem().MakeDirectories(options.state_directory);
       !made.ok()) {
     return Status(made.code(), made.message() + "; name another place with --state-dir");
@@ -128,6 +132,10 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   loop_options.violation_path = directory + "/violation.txt";
   loop_options.kill_controller = options.kill_controller;
   loop_options.on_violation = options.on_violation;
+  StartHooks(hooks);
+  if (hooks_ != nullptr) {
+    loop_options.notify = [this](const proto::Notification& each) { hooks_->Take(each); };
+  }
   // The order of the parts: the log is replayed before anything listens, the servers exist before
   // the loop runs, and the endpoint file is written last, when requests are answered.
   ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
@@ -163,6 +171,25 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   endpoint_.pid = ::getpid();
   endpoint_.file = endpoint_path_;
   return WriteEndpoint(endpoint_path_, endpoint_);
+}
+
+void ControllerService::StartHooks(const std::vector<spec::HookSpec>& hooks) {
+  if (hooks.empty()) return;
+  NotifierOptions notify;
+  notify.on_first_failure = [](const std::string& line) { io::LogWarning("controller", line); };
+  hooks_ = std::make_unique<Notifier>(hooks, std::move(notify));
+}
+
+void ControllerService::FinishHooks() {
+  if (hooks_ == nullptr) return;
+  for (const HookResult& result : hooks_->Finish(kHookLimit)) {
+    if (result.failed == 0 && result.dropped == 0) continue;
+    io::LogWarning("controller", "the hook '" + result.name +
+                                     "': " + std::to_string(result.delivered) +
+                                     " events delivered, " + std::to_string(result.failed) +
+                                     " failed, " + std::to_string(result.dropped) + " dropped");
+  }
+  hooks_.reset();
 }
 
 Status ControllerService::OpenTls(const ControllerServiceOptions& options,
@@ -219,6 +246,7 @@ void ControllerService::Stop() {
   if (rest_ != nullptr) rest_->Stop();
   if (loop_ != nullptr) loop_->Stop();
   if (gateway_ != nullptr) gateway_->Stop();
+  FinishHooks();
   if (!endpoint_.rest.empty()) {
     // A file that is already gone is as good.
     (void)!io::PosixFileSystem().Remove(endpoint_path_).ok();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "runtime/controller/controller.h"
@@ -13,6 +14,7 @@
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_server.h"
+#include "service/notify/notifier.h"
 #include "service/security/external_identity.h"
 #include "service/security/token_store.h"
 
@@ -27,6 +29,7 @@ struct ControllerServiceOptions {
   bool behind_proxy = false;  // see RestServerOptions
   Duration heartbeat_period = std::chrono::milliseconds(250);
   runtime::ControllerOptions core;
+  std::string notify_file;  // hooks, docs/notify.md; empty: none
   std::string config_file;  // docs/controller-file.md; empty: the standard configuration
   std::function<void()> kill_controller;  // see CoreLoopOptions
   std::function<void(const Status&)> on_violation;
@@ -64,7 +67,11 @@ class ControllerService {
   // Loads the files of TLS, if there are any: those of the configuration, or those that init made.
   Status OpenTls(const ControllerServiceOptions& options, const std::string& directory);
 
+  void StartHooks(const std::vector<spec::HookSpec>& hooks);
+  void FinishHooks();
+
   // In the order of construction; destroyed in reverse.
+  std::unique_ptr<Notifier> hooks_;  // null: there are none
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<TokenStore> tokens_;
   std::unique_ptr<AuditLog> audit_;

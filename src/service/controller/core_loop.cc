@@ -295,6 +295,9 @@ void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
           {(first_sequence + i) * kNotificationsPerEvent + n, std::move(written[n])});
     }
   }
+  if (options_.notify) {
+    for (const LoggedNotification& each : notifications) options_.notify(each.notification);
+  }
   feed_.Publish(notifications);
   for (const auto& answer : outcome.answers) answer(Status());
 }

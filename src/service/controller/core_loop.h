@@ -54,6 +54,8 @@ struct CoreLoopOptions {
   std::function<void()> kill_controller;
   // Called when an invariant is violated; the controller must stop. In production: end the process.
   std::function<void(const Status&)> on_violation;
+  // Called with each notification once it is logged; must not block. May be empty.
+  std::function<void(const proto::Notification&)> notify;
 };
 
 // Returns kInternal if a deadline is still the same, and due, after a tick at `now`. Such a core

@@ -57,26 +57,6 @@ Evidence EvidenceOf(const proto::Event& event) {
 
 }  // namespace
 
-double BadRankSeconds(const proto::Ledger& ledger) {
-  double sum = 0;
-  for (const auto& entry : ledger.categories()) {
-    switch (entry.category()) {
-      case proto::LOST_WORK:
-      case proto::DETECT:
-      case proto::DIAGNOSE:
-      case proto::REPAIR:
-      case proto::START_UP_TIME:
-      case proto::RENDEZVOUS_TIME:
-      case proto::RESTORE_TIME:
-        sum += entry.rank_seconds();
-        break;
-      default:
-        break;
-    }
-  }
-  return sum;
-}
-
 void FaultHandler::OnWorkerExited(const proto::Event& event) {
   const auto& exited = event.worker_exited();
   JobRecord* job = context_.jobs.Find(exited.job_id());
@@ -157,7 +137,7 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   const bool is_new = job.faults.Take(evidence, job.spec(), job.group, job.life.attempt(),
                                       job.progress.highest_step(), now);
   if (is_new) {
-    job.faults.SetBadBefore(BadRankSeconds(job.ledger.Summary(happened)));
+    job.faults.SetBadBefore(BadTimeOf(job.ledger.Summary(happened)));
     job.interval.ObserveFailure();
   }
   job.data.Close(job.life.attempt());
@@ -263,8 +243,16 @@ void FaultHandler::ResolveFaults(JobRecord& job, Instant at) {
   outlook.at_end = job.life.closing() == proto::SUCCEEDED ||
                    (job.total_steps() > 0 && outlook.step >= job.total_steps());
   outlook.workers_started = !job.group.empty() && job.group.first_started();
-  const double bad = BadRankSeconds(job.ledger.Summary(at));
+  const BadTime bad = BadTimeOf(job.ledger.Summary(at));
   while (const proto::Fault* fault = job.faults.ResolveNext(outlook, bad, at)) {
+    context_.AddFaultNotification(job, *fault);
+  }
+}
+
+void FaultHandler::ChargeOpenFaults(JobRecord& job) {
+  if (!job.faults.has_unresolved()) return;
+  const BadTime bad = BadTimeOf(job.ledger.Summary(context_.now));
+  for (const proto::Fault* fault : job.faults.ChargeOpen(bad)) {
     context_.AddFaultNotification(job, *fault);
   }
 }

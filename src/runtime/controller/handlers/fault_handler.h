@@ -32,6 +32,8 @@ class FaultHandler {
   void TryDecideAll();
   // Marks the faults that are over at `at` as resolved.
   void ResolveFaults(JobRecord& job, Instant at);
+  // The job ends: stores what its open faults have cost.
+  void ChargeOpenFaults(JobRecord& job);
 
  private:
   void Restart(JobRecord& job);
@@ -44,8 +46,5 @@ class FaultHandler {
   JobCloser& closer_;
   Placement& placement_;
 };
-
-// Returns the rank seconds of badput that count as the cost of faults.
-double BadRankSeconds(const proto::Ledger& ledger);
 
 }  // namespace longhaul::runtime::controller

@@ -78,7 +78,7 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
          "worker " + std::to_string(worker.rank()) + " was stopped (state T)", event.node(),
          static_cast<int32_t>(worker.rank()), since, true},
         job->spec(), job->group, job->progress.step(), job->progress.highest_step(),
-        BadRankSeconds(job->ledger.Summary(since)), context_.now);
+        BadTimeOf(job->ledger.Summary(since)), context_.now);
     // The time in which it was stopped belongs to no step.
     job->ledger.EnterAll(proto::DETECT, since);
     job->ledger.EnterAll(proto::LOST_WORK, context_.now);

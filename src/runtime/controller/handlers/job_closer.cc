@@ -94,6 +94,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
   } else {
     job.ledger.EnterAll(proto::FINISH, context_.now);
   }
+  faults_.ChargeOpenFaults(job);
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
                           DeadlineKind::kStop, DeadlineKind::kVacate, DeadlineKind::kRunTime}) {
     context_.deadlines.Clear(kind, job.id());

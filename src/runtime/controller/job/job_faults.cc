@@ -41,6 +41,26 @@ void StampOnce(proto::Fault& fault, RestartStage stage, int64_t at_ns) {
 
 }  // namespace
 
+BadTime BadTimeOf(const proto::Ledger& ledger) {
+  BadTime bad;
+  for (const auto& entry : ledger.categories()) {
+    switch (entry.category()) {
+      case proto::LOST_WORK:
+      case proto::DETECT:
+      case proto::DIAGNOSE:
+      case proto::REPAIR:
+      case proto::START_UP_TIME:
+      case proto::RENDEZVOUS_TIME:
+      case proto::RESTORE_TIME:
+        bad[entry.category()] += entry.rank_seconds();
+        break;
+      default:
+        break;
+    }
+  }
+  return bad;
+}
+
 JobFaults::Record& JobFaults::Add(uint64_t highest_step) {
   Record& record = records_.emplace_back();
   record.fault.set_number(static_cast<uint32_t>(records_.size()));
@@ -103,7 +123,7 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
 
 const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const proto::Job& spec,
                                             const WorkerGroup& group, uint64_t step,
-                                            uint64_t highest_step, double bad_rank_seconds,
+                                            uint64_t highest_step, const BadTime& bad_before,
                                             Instant now) {
   Record& record = Add(highest_step);
   Describe(record, evidence, spec, group);
@@ -112,7 +132,7 @@ const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const prot
   record.fault.set_happened_at_ns(ToNanoseconds(evidence.happened));
   record.fault.set_detected_at_ns(ToNanoseconds(now));
   record.fault.set_decided_at_ns(ToNanoseconds(now));
-  record.bad_before = bad_rank_seconds;
+  record.bad_before = bad_before;
   return record.fault;
 }
 
@@ -188,19 +208,42 @@ void JobFaults::Stamp(RestartStage stage, Instant at) {
 
 // Where the highest step before the fault was the run's last, the fault is over with that step done
 // again or with the run's end; for jobs that never reported a step, with the start of the workers.
-const proto::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_rank_seconds,
-                                           Instant at) {
+const proto::Fault* JobFaults::ResolveNext(const Outlook& outlook, const BadTime& bad, Instant at) {
   if (!has_unresolved()) return nullptr;
   Record& record = records_[first_unresolved_];
   const bool over = outlook.reports ? outlook.step > record.highest_before || outlook.at_end
                                     : outlook.workers_started;
   if (record.fault.decided_at_ns() == 0 || !over) return nullptr;
   if (outlook.reports) record.fault.set_new_step_at_ns(ToNanoseconds(at));
-  // The cost is the badput that was booked while the fault was open. It cannot be negative; the
-  // bound covers a ledger that moved time to another category.
-  record.fault.set_lost_rank_seconds(std::max(bad_rank_seconds - record.bad_before, 0.0));
+  Charge(record, bad);
   ++first_unresolved_;
   return &record.fault;
+}
+
+std::vector<const proto::Fault*> JobFaults::ChargeOpen(const BadTime& bad) {
+  std::vector<const proto::Fault*> open;
+  for (size_t i = first_unresolved_; i < records_.size(); ++i) {
+    Charge(records_[i], bad);
+    open.push_back(&records_[i].fault);
+  }
+  return open;
+}
+
+// The cost is the badput that was booked while the fault was open. It cannot be negative; the bound
+// covers a ledger that moved time to another category.
+void JobFaults::Charge(Record& record, const BadTime& bad) {
+  double sum = 0;
+  record.fault.clear_costs();
+  for (const auto& [category, rank_seconds] : bad) {
+    const auto before = record.bad_before.find(category);
+    const double cost = rank_seconds - (before == record.bad_before.end() ? 0.0 : before->second);
+    sum += cost;
+    if (cost <= 0) continue;
+    proto::CategoryTime& entry = *record.fault.add_costs();
+    entry.set_category(category);
+    entry.set_rank_seconds(cost);
+  }
+  record.fault.set_lost_rank_seconds(std::max(sum, 0.0));
 }
 
 // Counts the planned faults that match the evidence and subtracts the recorded faults that they

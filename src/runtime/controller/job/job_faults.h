@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct Evidence {
   Instant happened;
   bool certain = false;  // the cause itself, not possibly its consequence
 };
+
+// Rank seconds of badput that count as the cost of faults, by category.
+using BadTime = std::map<proto::Category, double>;
+BadTime BadTimeOf(const proto::Ledger& ledger);
 
 // The stages of a restart, in order.
 enum class RestartStage { kStarted, kRendezvous, kRestoring, kStepping, kFirstStep };
@@ -68,9 +73,9 @@ class JobFaults {
   // Adds a fault that is over already: a stopped worker that was continued.
   const proto::Fault& AddContinued(const Evidence& evidence, const proto::Job& spec,
                                    const WorkerGroup& group, uint64_t step, uint64_t highest_step,
-                                   double bad_rank_seconds, Instant now);
-  // The rank seconds of badput that had passed when the newest fault happened.
-  void SetBadBefore(double rank_seconds) { records_.back().bad_before = rank_seconds; }
+                                   const BadTime& bad_before, Instant now);
+  // Stores the badput that had passed when the newest fault happened.
+  void SetBadBefore(const BadTime& bad) { records_.back().bad_before = bad; }
 
   // --- Decisions.
   bool undecided() const { return undecided_; }
@@ -93,9 +98,11 @@ class JobFaults {
   // --- Stages.
   void Stamp(RestartStage stage, Instant at);
   bool has_unresolved() const { return first_unresolved_ < records_.size(); }
-  // Resolves the first open fault if it is over according to `outlook`. `bad_rank_seconds` is the
-  // badput so far. Returns the fault; null when it is not over.
-  const proto::Fault* ResolveNext(const Outlook& outlook, double bad_rank_seconds, Instant at);
+  // Resolves the first open fault if it is over according to `outlook`. `bad` is the badput so far.
+  // Returns the fault; null when it is not over.
+  const proto::Fault* ResolveNext(const Outlook& outlook, const BadTime& bad, Instant at);
+  // The job ends with open faults: stores their cost up to now, and returns them. They stay open.
+  std::vector<const proto::Fault*> ChargeOpen(const BadTime& bad);
 
   // --- Planned faults.
   void ResetPlan(int planned) { injected_.assign(static_cast<size_t>(planned), false); }
@@ -116,10 +123,11 @@ class JobFaults {
     proto::Fault fault;
     proto::FaultClass kind = proto::FaultClass::kError;
     uint64_t highest_before = 0;  // the fault is over with the first step above it
-    double bad_before = 0;        // rank seconds
+    BadTime bad_before;
   };
 
   Record& Add(uint64_t highest_step);
+  static void Charge(Record& record, const BadTime& bad);
   void Describe(Record& record, const Evidence& evidence, const proto::Job& spec,
                 const WorkerGroup& group) const;
   bool IsRealCauseOfNewest(const Evidence& evidence, Instant now) const;

@@ -125,22 +125,39 @@ TEST(JobFaults, ARestartSaysWhereItContinues) {
 }
 
 TEST(JobFaults, AFaultIsOverWithAStepBeyondTheHighestBefore) {
+  const BadTime kBad = {{proto::START_UP_TIME, 10}, {proto::DETECT, 20}, {proto::LOST_WORK, 100}};
   Faults job;
   job.Take(Error(1, kStart), kStart);
-  job.faults.SetBadBefore(100);
+  job.faults.SetBadBefore({{proto::DETECT, 20}, {proto::LOST_WORK, 80}});
   JobFaults::Outlook outlook;
   outlook.reports = true;
   outlook.step = 51;
-  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr) << "it is not decided";
+  EXPECT_EQ(job.faults.ResolveNext(outlook, kBad, kStart), nullptr) << "it is not decided";
   job.faults.Decide("restart", kStart);
   outlook.step = 50;
-  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr);
+  EXPECT_EQ(job.faults.ResolveNext(outlook, kBad, kStart), nullptr);
   outlook.step = 51;
-  const proto::Fault* over = job.faults.ResolveNext(outlook, 130, kStart);
+  const proto::Fault* over = job.faults.ResolveNext(outlook, kBad, kStart);
   ASSERT_NE(over, nullptr);
   EXPECT_EQ(over->lost_rank_seconds(), 30);
+  ASSERT_EQ(over->costs_size(), 2) << "detection cost nothing";
+  EXPECT_EQ(over->costs(0).category(), proto::START_UP_TIME);
+  EXPECT_EQ(over->costs(0).rank_seconds(), 10);
+  EXPECT_EQ(over->costs(1).category(), proto::LOST_WORK);
+  EXPECT_EQ(over->costs(1).rank_seconds(), 20);
   EXPECT_FALSE(job.faults.has_unresolved());
-  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr);
+  EXPECT_EQ(job.faults.ResolveNext(outlook, kBad, kStart), nullptr);
+}
+
+TEST(JobFaults, WhatOpenFaultsHaveCostIsStoredAtTheEndOfTheJob) {
+  Faults job;
+  job.Take(Error(1, kStart), kStart);
+  job.faults.SetBadBefore({{proto::DETECT, 2}});
+  const auto open = job.faults.ChargeOpen({{proto::DETECT, 3}, {proto::DIAGNOSE, 4}});
+  ASSERT_EQ(open.size(), 1U);
+  EXPECT_EQ(open[0]->lost_rank_seconds(), 5);
+  EXPECT_EQ(open[0]->costs_size(), 2);
+  EXPECT_TRUE(job.faults.has_unresolved());
 }
 
 TEST(JobFaults, WithoutStepsAFaultIsOverWhenTheWorkersHaveStarted) {
@@ -148,9 +165,9 @@ TEST(JobFaults, WithoutStepsAFaultIsOverWhenTheWorkersHaveStarted) {
   job.Take(Error(1, kStart), kStart);
   job.faults.Decide("restart", kStart);
   JobFaults::Outlook outlook;
-  EXPECT_EQ(job.faults.ResolveNext(outlook, 0, kStart), nullptr);
+  EXPECT_EQ(job.faults.ResolveNext(outlook, {}, kStart), nullptr);
   outlook.workers_started = true;
-  EXPECT_NE(job.faults.ResolveNext(outlook, 0, kStart), nullptr);
+  EXPECT_NE(job.faults.ResolveNext(outlook, {}, kStart), nullptr);
 }
 
 TEST(JobFaults, AStageIsStampedOnceAndOnlyAfterTheDecision) {
