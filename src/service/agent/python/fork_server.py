@@ -20,6 +20,7 @@ import array
 import builtins
 import ctypes
 import errno
+import faulthandler
 import gc
 import importlib
 import importlib.machinery
@@ -42,6 +43,7 @@ REPARENT_SECONDS = 5
 QUIET_SECONDS = 1  # without a further module, before those of a worker are loaded here
 MOST_NEWS = 64 * 1024  # bytes
 PR_SET_PDEATHSIG = 1
+STACK_SIGNAL = 62  # activity/stack_reader.h
 # Entries of the environment by which the agent recognises a worker's processes in /proc.
 MARKS = ("LONGHAUL_AGENT_SOCKET", "RANK")
 ROOM = b"\0LONGHAUL_FORK_SERVER_ROOM="
@@ -360,11 +362,22 @@ def become_worker(server, request, descriptors):
     else:
         os.close(server.writer)
     set_marks(environment)
+    write_stacks_to(environment.pop("LONGHAUL_STACK_FILE", None))
     for name in list(os.environ):
         if name not in environment:
             del os.environ[name]
     os.environ.update(environment)
     use_threads(environment)
+
+
+def write_stacks_to(path):
+    """Lets the agent ask for the calls of all threads with a signal. Interrupted system calls are
+    continued."""
+    try:
+        if path and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+            faulthandler.register(STACK_SIGNAL, open(path, "w"), all_threads=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        print("fork server: no stacks: %s" % error, file=sys.stderr)
 
 
 def use_threads(environment):

@@ -1,4 +1,4 @@
-#include "runtime/controller/job/hang_detector.h"
+#include "runtime/controller/job/hang/hang_detector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,101 @@
+#include "service/agent/activity/process_activity.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "service/agent/activity/stack_reader.h"
+
+namespace longhaul::service {
+namespace {
+
+// A child that leads a session, and waits to be killed.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ == 0) {
+      setsid();
+      for (;;) pause();
+    }
+    while (getsid(pid_) != pid_) usleep(100);
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST(NumberOfLine, FindsWholeNamesAtTheBeginningsOfLines) {
+  const char* text =
+      "State:\tS\nTracerPid:\t12\nnonvoluntary_ctxt_switches:\t3\n"
+      "voluntary_ctxt_switches:\t44\n";
+  EXPECT_EQ(NumberOfLine(text, "TracerPid:"), 12u);
+  EXPECT_EQ(NumberOfLine(text, "voluntary_ctxt_switches:"), 44u);
+  EXPECT_EQ(NumberOfLine(text, "State:"), 0u) << "no number";
+  EXPECT_EQ(NumberOfLine("", "State:"), 0u);
+}
+
+TEST(SampleSessions, SeesAStoppedProcessAndThatItGoesOn) {
+  const Child child;
+  EXPECT_FALSE(SampleSessions({child.pid()})[child.pid()].stopped);
+  kill(child.pid(), SIGSTOP);
+  ASSERT_EQ(waitpid(child.pid(), nullptr, WUNTRACED), child.pid());
+  const ActivitySample stopped = SampleSessions({child.pid()})[child.pid()];
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.processes, 1u);
+  EXPECT_FALSE(stopped.debugged);
+  kill(child.pid(), SIGCONT);
+  ASSERT_EQ(waitpid(child.pid(), nullptr, WCONTINUED), child.pid());
+  EXPECT_FALSE(SampleSessions({child.pid()})[child.pid()].stopped);
+}
+
+TEST(SampleSessions, CountsWhatThisProcessUses) {
+  const pid_t session = getsid(0);
+  const ActivitySample before = SampleSessions({session})[session];
+  EXPECT_GT(before.processes, 0u);
+  volatile uint64_t work = 0;
+  ActivitySample after = before;
+  for (int i = 0; i < 1'000 && after.cpu_ns <= before.cpu_ns; ++i) {
+    for (int j = 0; j < 10'000'000; ++j) work = work + 1;
+    after = SampleSessions({session})[session];
+  }
+  EXPECT_GT(after.cpu_ns, before.cpu_ns);
+  EXPECT_GT(after.io_bytes, before.io_bytes) << "it has read /proc";
+}
+
+TEST(SampleSessions, ASessionWithoutProcessesIsEmpty) {
+  EXPECT_EQ(SampleSessions({999'999'999})[999'999'999].processes, 0u);
+}
+
+TEST(ThreadsText, NamesTheSystemCallOfAThread) {
+  const Child child;
+  const std::string text = ThreadsText(child.pid());
+  EXPECT_NE(text.find("thread " + std::to_string(child.pid())), std::string::npos) << text;
+  EXPECT_NE(text.find("state "), std::string::npos) << text;
+}
+
+// A signal that a process does not handle would end it.
+TEST(StackReader, LeavesAProcessAloneThatDoesNotHandleTheSignal) {
+  const Child child;
+  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
+  StackReader reader(*loop);
+  std::vector<StackOfWorker> found;
+  reader.Read({{3, child.pid(), "/nonexistent/stack"}}, [&](std::vector<StackOfWorker> stacks) {
+    found = std::move(stacks);
+    loop->Stop();
+  });
+  loop->Run();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rank, 3u);
+  EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+}
+
+}  // namespace
+}  // namespace longhaul::service
