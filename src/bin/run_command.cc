@@ -44,7 +44,7 @@ void AddOptions(CLI::App& app, Words& words) {
   app.add_option("--no-step-limit", options.job.no_step_limit,
                  "Restart the workers of a command after this time without a step and without "
                  "activity of any worker, or 3 times the slowest recent step if that is longer "
-                 "(default: 60s; never)");
+                 "(default: 2min; never)");
   app.add_option("--idle-limit", options.job.idle_limit,
                  "Restart the workers of a command that has reported no step after this time "
                  "without activity of any worker (default: 10min; never) (docs/hangs.md)");

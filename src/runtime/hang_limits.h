@@ -12,7 +12,8 @@ struct HangSettings {
 
   // A debugger or a person stops a process for a shorter time, as a rule.
   Duration stopped = std::chrono::seconds(30);
-  Duration no_step = std::chrono::seconds(60);
+  // Longer than the pauses of clients that try a request again.
+  Duration no_step = std::chrono::minutes(2);
   Duration idle = std::chrono::minutes(10);
 };
 

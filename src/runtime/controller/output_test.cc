@@ -199,11 +199,11 @@ TEST(Output, StepsThatSeveralNodesPrintCountOnce) {
 TEST(Output, SilenceBetweenPrintedStepsIsNoHangForHalfAnHour) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(61));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(121));
   EXPECT_TRUE(scripts.cluster.Last("node-2", proto::Command::kProbeWorkers)
                   .probe_workers()
                   .resume_stopped());
-  scripts.cluster.TickUntil(scripts.cluster.now + minutes(28));
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(27));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(3));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
@@ -306,8 +306,8 @@ proto::Job WithoutSteps() {
 TEST(CommandHangs, AGangThatIsIdleWithoutAStepIsRestartedWithItsStacks) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(62));
-  scripts.AllSilent(seconds(60));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(122));
+  scripts.AllSilent(seconds(120));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 1u) << "the stacks are awaited";
   EXPECT_TRUE(
       scripts.cluster.Last("node-2", proto::Command::kProbeWorkers).probe_workers().with_stacks());
@@ -319,7 +319,7 @@ TEST(CommandHangs, AGangThatIsIdleWithoutAStepIsRestartedWithItsStacks) {
   EXPECT_EQ(fault.class_name(), "hang");
   EXPECT_EQ(fault.rank(), 3);
   EXPECT_EQ(fault.node(), "node-2");
-  EXPECT_THAT(fault.what(), HasSubstr("no activity of any worker for 1 min 0 s and no step for"));
+  EXPECT_THAT(fault.what(), HasSubstr("no activity of any worker for 2 min 0 s and no step for"));
   EXPECT_THAT(fault.what(), HasSubstr("worker 3 differs from the others; "));
   EXPECT_THAT(fault.what(), HasSubstr("(logs/stacks-node-1.txt, logs/stacks-node-2.txt)"));
 }
@@ -333,31 +333,44 @@ TEST(CommandHangs, OneActiveWorkerIsEnoughForAllToBeLeftAlone) {
       scripts.Silent(rank < 2 ? "node-1" : "node-2", rank, minutes(minute));
     }
     // It is idle too, now and then.
-    scripts.Silent("node-1", 0, minute % 2 == 0 ? seconds(0) : seconds(59));
+    scripts.Silent("node-1", 0, minute % 2 == 0 ? seconds(0) : seconds(119));
   }
   EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
   EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
 }
 
-// Steps of 40 s: two minutes without one are usual.
+// Steps of 60 s: three minutes without one are usual.
 TEST(CommandHangs, TheLimitFollowsTheSlowestRecentStep) {
   Scripts scripts;
-  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step, seconds(40));
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(115));
-  scripts.AllSilent(seconds(115));
+  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step, seconds(60));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(175));
+  scripts.AllSilent(seconds(175));
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(4));
   EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
-  scripts.AllSilent(seconds(125));
+  scripts.AllSilent(seconds(185));
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 2u) << "no node has answered within 5 s";
+}
+
+TEST(CommandHangs, BeforeThreeTimesAreKnownTheLimitIsTheOneWithoutSteps) {
+  Scripts scripts;
+  scripts.Print("node-1", 1);
+  scripts.Print("node-1", 2);
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(10));
+  scripts.AllSilent(seconds(599));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  scripts.AllSilent(seconds(600));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
 }
 
 TEST(CommandHangs, AStepWhileTheStacksAreGatheredEndsTheSuspicion) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(62));
-  scripts.AllSilent(seconds(60));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(122));
+  scripts.AllSilent(seconds(120));
   scripts.Print("node-1", 6);
   scripts.Probed("node-1", {"a", "a"}, false);
   scripts.Probed("node-2", {"a", "b"}, false);

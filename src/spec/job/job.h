@@ -153,9 +153,9 @@ struct LimitSpec {
 
 // How long workers of a command may stand still (docs/hangs.md): a time such as 90s, or "never".
 struct HangSpec {
-  std::string stopped = "30s";  // a worker is stopped
-  std::string no_step = "60s";  // no step and no activity of any worker, at least
-  std::string idle = "10min";   // no activity of any worker of a job that has reported no step
+  std::string stopped = "30s";   // a worker is stopped
+  std::string no_step = "2min";  // no step and no activity of any worker, at least
+  std::string idle = "10min";    // no activity of any worker of a job that has reported no step
 
   friend bool operator==(const HangSpec&, const HangSpec&) = default;
 };

@@ -193,9 +193,10 @@ void HangHandler::TakeIdle(JobRecord& job) {
   if (idle <= Duration(0)) return;
   const HangSettings settings = HangSettingsOf(job.spec().hang());
   const bool steps = job.progress.reports_steps();
-  const bool ends = IsAtEnd(job) || job.group.a_rank_has_ended();
+  // Before the first steps and after the last one, less is known about what is usual.
+  const bool unusual = IsAtEnd(job) || job.group.a_rank_has_ended() || !job.hang.has_learned();
   Duration limit = steps ? job.hang.Patience(LimitsOf(job), false) : settings.idle;
-  if (ends) limit = std::max(limit, settings.idle);
+  if (unusual) limit = std::max(limit, settings.idle);
   const Duration without_step = context_.now - job.hang.last_progress();
   if (idle < limit || (steps && without_step < limit)) return;
   std::string what = "no activity of any worker for " + ToString(idle);

@@ -15,8 +15,8 @@ struct Noise {
   double least;
 };
 constexpr Noise kNanoseconds{1e7, 1e7};
-constexpr Noise kBytes{16 * 1024, 8 * 1024};
-constexpr Noise kSwitches{100, 20};
+constexpr Noise kBytes{64 * 1024, 32 * 1024};
+constexpr Noise kSwitches{1'000, 200};
 
 bool IsAbove(const Noise& noise, double used, double seconds) {
   return used > std::max(noise.least, noise.per_second * seconds);
@@ -26,6 +26,7 @@ bool UsedMore(const ActivitySample& now, const ActivitySample& before, Duration 
   const double seconds = ToSeconds(elapsed);
   return IsAbove(kNanoseconds, static_cast<double>(now.cpu_ns - before.cpu_ns), seconds) ||
          IsAbove(kBytes, static_cast<double>(now.io_bytes - before.io_bytes), seconds) ||
+         IsAbove(kBytes, static_cast<double>(now.network_bytes - before.network_bytes), seconds) ||
          IsAbove(kSwitches, static_cast<double>(now.switches - before.switches), seconds);
 }
 
@@ -49,7 +50,7 @@ bool Activity::IsActive(const ActivitySample& sample, Duration elapsed) const {
   }
   // A sum is smaller than before when a process has ended and another one has begun.
   if (sample.cpu_ns < before.cpu_ns || sample.io_bytes < before.io_bytes ||
-      sample.switches < before.switches) {
+      sample.network_bytes < before.network_bytes || sample.switches < before.switches) {
     return true;
   }
   // Since the last sample, or little by little since it was last active.
@@ -57,9 +58,12 @@ bool Activity::IsActive(const ActivitySample& sample, Duration elapsed) const {
 }
 
 std::string Activity::Evidence(const ActivitySample& sample) const {
-  const auto bytes = static_cast<int64_t>(sample.io_bytes - base_.io_bytes);
+  const auto text = [](uint64_t now, uint64_t before) {
+    return ToString(Bytes(static_cast<int64_t>(now - before)));
+  };
   return "no output, " + ToString(Duration(sample.cpu_ns - base_.cpu_ns)) + " of processor time, " +
-         ToString(Bytes(bytes)) + " of I/O and " +
+         text(sample.io_bytes, base_.io_bytes) + " of I/O, " +
+         text(sample.network_bytes, base_.network_bytes) + " of network traffic and " +
          std::to_string(sample.switches - base_.switches) + " context switches in " +
          ToString(idle_);
 }

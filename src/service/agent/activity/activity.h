@@ -4,8 +4,8 @@
 // Pure: the samples and the time are arguments (process_activity.h reads them). A worker is active
 // if it has written output, if a process of it has begun or ended, if it is being debugged, if a
 // thread waits for a disk, or if its processes used more than the noise of threads that only wait:
-// a hundredth of a core, 16 KiB of I/O a second, or 100 voluntary context switches a second. A
-// thread that polls every 10 ms, as watchdogs of collectives do at most, makes 100 of these.
+// a hundredth of a core, 64 KiB of I/O or of network traffic a second, or 1,000 voluntary context
+// switches a second. A thread that polls every 10 ms, as Gloo's does, makes 100 of these.
 // Leaves out accelerators: a worker that waits for one without using a core counts as idle.
 #pragma once
 
@@ -20,12 +20,13 @@ namespace longhaul::service {
 // The processes of one worker at one moment; the numbers count from their start.
 struct ActivitySample {
   uint32_t processes = 0;
-  bool stopped = false;    // the worker's own process is in state T
-  bool debugged = false;   // a process has a tracer
-  bool disk_wait = false;  // a thread is in state D
-  int64_t cpu_ns = 0;      // with reaped children
-  uint64_t io_bytes = 0;   // read and written, of files and pipes
-  uint64_t switches = 0;   // voluntary context switches of all threads
+  bool stopped = false;        // the worker's own process is in state T
+  bool debugged = false;       // a process has a tracer
+  bool disk_wait = false;      // a thread is in state D
+  int64_t cpu_ns = 0;          // with reaped children
+  uint64_t io_bytes = 0;       // read and written, of files and pipes
+  uint64_t network_bytes = 0;  // of the network interfaces, so also of other programs
+  uint64_t switches = 0;       // voluntary context switches of all threads
   uint64_t output_bytes = 0;
 };
 

@@ -58,7 +58,8 @@ TEST(Activity, LegitimateWorkIsNeverIdle) {
       {"an evaluation on 2 % of a core", [](ActivitySample& s) { s.cpu_ns += 200 * kMillisecond; }},
       {"a checkpoint of 1 MiB/s", [](ActivitySample& s) { s.io_bytes += 10 << 20; }},
       {"a checkpoint on a disk that blocks", [](ActivitySample& s) { s.disk_wait = true; }},
-      {"packets of a slow download", [](ActivitySample& s) { s.switches += 2'000; }},
+      {"a download of 100 KiB/s", [](ActivitySample& s) { s.network_bytes += 1'000 << 10; }},
+      {"a loop that polls quickly", [](ActivitySample& s) { s.switches += 20'000; }},
       {"a line of output a period", [](ActivitySample& s) { s.output_bytes += 1; }},
       {"processes of a data loader that begin and end",
        [](ActivitySample& s) { s.processes = 3 - s.processes; }},
@@ -77,8 +78,9 @@ TEST(Activity, TheNoiseOfThreadsThatWaitIsNoWork) {
   worker.Look();
   worker.Pass(minutes(2), [](ActivitySample& sample) {
     sample.cpu_ns += 90 * kMillisecond;  // of 10 s
-    sample.switches += 900;
-    sample.io_bytes += 1'000;
+    sample.switches += 3'000;            // of Gloo and watchdogs
+    sample.io_bytes += 100'000;
+    sample.network_bytes += 100'000;
   });
   ASSERT_TRUE(worker.last.has_value());
   EXPECT_EQ(worker.last->idle, minutes(2));

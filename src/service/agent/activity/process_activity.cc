@@ -83,6 +83,24 @@ uint64_t NumberOfLine(std::string_view text, std::string_view name) {
   return 0;
 }
 
+uint64_t NetworkBytes(std::string_view text) {
+  // proc(5): NAME: 8 numbers of what was received, 8 of what was sent; the first of each is bytes.
+  constexpr size_t kReceived = 0, kSent = 8;
+  uint64_t bytes = 0;
+  for (const std::string_view line : Split(text, '\n')) {
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || Trim(line.substr(0, colon)) == "lo") continue;
+    size_t place = 0;
+    for (const std::string_view field : Split(line.substr(colon + 1), ' ')) {
+      if (field.empty()) continue;
+      const Result<uint64_t> number = ParseUint64(field);
+      if (number.ok() && (place == kReceived || place == kSent)) bytes += *number;
+      ++place;
+    }
+  }
+  return bytes;
+}
+
 std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) {
   std::map<pid_t, ActivitySample> samples;
   for (const pid_t session : sessions) samples[session];
@@ -95,6 +113,9 @@ std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) 
     const std::optional<StatFields> stat = ParseStat(ReadProc(process + "/stat"));
     if (!stat.has_value() || !sessions.contains(stat->session)) continue;
     AddProcess(process, static_cast<pid_t>(*pid), *stat, samples[stat->session]);
+  }
+  for (auto& [session, sample] : samples) {
+    sample.network_bytes = NetworkBytes(ReadProc("/proc/" + std::to_string(session) + "/net/dev"));
   }
   return samples;
 }

@@ -18,6 +18,9 @@ namespace longhaul::service {
 // /proc/PID/status; 0 when there is none.
 uint64_t NumberOfLine(std::string_view text, std::string_view name);
 
+// The bytes that all interfaces but the loopback one have received and sent, of /proc/PID/net/dev.
+uint64_t NetworkBytes(std::string_view text);
+
 // One pass over all processes of the machine: a sample for each of these sessions, without its
 // output. A session without a process has an empty sample.
 std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions);

@@ -42,6 +42,18 @@ TEST(NumberOfLine, FindsWholeNamesAtTheBeginningsOfLines) {
   EXPECT_EQ(NumberOfLine("", "State:"), 0u);
 }
 
+TEST(NetworkBytes, AreThoseOfAllInterfacesButTheLoopbackOne) {
+  const char* text =
+      "Inter-|   Receive                            |  Transmit\n"
+      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n"
+      "    lo: 5000 1 0 0 0 0 0 0 5000 1 0 0 0 0 0 0\n"
+      "  eth0:     100 2 0 0 0 0 0 0     7 3 0 0 0 0 0 0\n"
+      " eth10:1000 2 0 0 0 0 0 0 20 3 0 0 0 0 0 0\n";
+  EXPECT_EQ(NetworkBytes(text), 1'127u);
+  EXPECT_EQ(NetworkBytes(""), 0u);
+  EXPECT_EQ(NetworkBytes("eth0:"), 0u);
+}
+
 TEST(SampleSessions, SeesAStoppedProcessAndThatItGoesOn) {
   const Child child;
   EXPECT_FALSE(SampleSessions({child.pid()})[child.pid()].stopped);

@@ -23,6 +23,17 @@ TEST(HangDetector, PatienceIsTheFloorOrAMultipleOfTheSlowestReport) {
   EXPECT_EQ(detector.Patience(kLimits, false), seconds(10));
 }
 
+TEST(HangDetector, HasLearnedAfterThreeTimesBetweenReports) {
+  HangDetector detector(kStart);
+  for (int report = 1; report <= 4; ++report) {
+    EXPECT_FALSE(detector.has_learned()) << report;
+    detector.TakeReport(kStart + seconds(report));
+  }
+  EXPECT_TRUE(detector.has_learned());
+  detector.BeginAttempt();
+  EXPECT_FALSE(detector.has_learned());
+}
+
 TEST(HangDetector, ASlowReportLosesWeight) {
   HangDetector detector(kStart);
   Instant now = kStart + seconds(100);
