@@ -14,6 +14,9 @@ namespace {
 
 constexpr size_t kMostCalls = 64;
 
+// The file of the fork server's own calls, which are below those of the program.
+constexpr std::string_view kForkServer = "(<longhaul fork server>:";
+
 // Those in which a process waits. The numbers are the ones of this machine's architecture.
 constexpr std::pair<long, std::string_view> kWaits[] = {
 #ifdef SYS_poll
@@ -92,7 +95,9 @@ std::vector<std::string> PythonCalls(std::string_view dump) {
       current = line.starts_with("Current thread");
     }
     if (calls.size() >= kMostCalls) continue;
-    if (std::string call = CallOfLine(line); !call.empty()) calls.push_back(std::move(call));
+    std::string call = CallOfLine(line);
+    if (call.empty() || call.find(kForkServer) != std::string::npos) continue;
+    calls.push_back(std::move(call));
   }
   return calls;
 }
