@@ -345,7 +345,7 @@ TEST(CommandHangs, TheLimitFollowsTheSlowestRecentStep) {
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step, seconds(60));
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(175));
   scripts.AllSilent(seconds(175));
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(4));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
   EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
   scripts.AllSilent(seconds(185));
@@ -435,6 +435,7 @@ TEST(CommandHangs, AWorkerThatCannotBeContinuedIsRestarted) {
 
 TEST(CommandHangs, AWorkerThatHasEndedIsNotWaitedFor) {
   Scripts scripts(WithoutSteps());
+  scripts.Silent("node-1", 0, minutes(1));
   scripts.cluster.Exit("node-1", 0, 0, 0);
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(30));
   for (uint32_t rank = 1; rank < 4; ++rank) {

@@ -15,7 +15,7 @@
 namespace longhaul::service {
 namespace {
 
-// An idle worker is reported after a minute at the latest, so that people hear of it.
+// An idle worker is reported after a minute at the latest, so that a message can name it.
 constexpr Duration kLatestReport = std::chrono::minutes(1);
 
 uint64_t OutputBytes(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "service/agent/activity/stack_reader.h"
+#include "service/agent/worker_output.h"
 
 namespace longhaul::service {
 namespace {
@@ -15,8 +16,9 @@ namespace {
 // A child that leads a session, and waits to be killed.
 class Child {
  public:
-  Child() : pid_(fork()) {
+  explicit Child(bool handles_signal = false) : pid_(fork()) {
     if (pid_ == 0) {
+      if (handles_signal) (void)std::signal(kStackSignal, [](int) { _exit(9); });
       setsid();
       for (;;) pause();
     }
@@ -93,20 +95,45 @@ TEST(ThreadsText, NamesTheSystemCallOfAThread) {
   EXPECT_NE(text.find("state "), std::string::npos) << text;
 }
 
-// A signal that a process does not handle would end it.
-TEST(StackReader, LeavesAProcessAloneThatDoesNotHandleTheSignal) {
-  const Child child;
+// Reads the stack of the process, which has this file.
+StackOfWorker ReadStack(pid_t process, const std::string& file) {
   const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
   StackReader reader(*loop);
   std::vector<StackOfWorker> found;
-  reader.Read({{3, child.pid(), "/nonexistent/stack"}}, [&](std::vector<StackOfWorker> stacks) {
+  reader.Read({{3, process, file}}, [&](std::vector<StackOfWorker> stacks) {
     found = std::move(stacks);
     loop->Stop();
   });
   loop->Run();
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].rank, 3u);
+  return found.empty() ? StackOfWorker{} : found[0];
+}
+
+// A signal that a process does not handle would end it.
+TEST(StackReader, LeavesAProcessAloneThatDoesNotHandleTheSignal) {
+  const Child child;
+  const std::string file = testing::TempDir() + "/stack-" + std::to_string(child.pid());
+  ASSERT_TRUE(WriteWorkerFile(file, "").ok());
+  EXPECT_EQ(ReadStack(child.pid(), file).rank, 3u);
   EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+  unlink(file.c_str());
+}
+
+TEST(StackReader, LeavesAProcessAloneThatUsesTheSignalForSomethingElse) {
+  const Child child(true);
+  EXPECT_EQ(ReadStack(child.pid(), testing::TempDir() + "/no-such-file").rank, 3u);
+  EXPECT_EQ(ReadStack(child.pid(), "").rank, 3u);
+  EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+}
+
+TEST(StackReader, OfAProcessThatHasEndedThereIsNone) {
+  pid_t process = 0;
+  {
+    const Child child;
+    process = child.pid();
+  }
+  const StackOfWorker stack = ReadStack(process, "");
+  EXPECT_EQ(stack.calls, "");
+  EXPECT_EQ(stack.text, "");
 }
 
 }  // namespace

@@ -32,11 +32,12 @@ char StateIn(const std::string& stat) {
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
 }
 
-// Sends the signal where it is certain that it does not end the process. The pidfd makes sure that
-// the process whose handlers are read is the one that receives it.
+// Sends the signal where it is certain that it does not end the process and means nothing else to
+// it: a worker that has registered for it has made its file. The pidfd makes sure that the process
+// whose handlers are read is the one that receives it.
 bool AsksForStack(const StackTarget& target) {
   const Result<io::Fd> process = io::OpenPidfd(target.process);
-  if (target.file.empty() || !process.ok()) return false;
+  if (!process.ok() || !ReadWorkerFile(target.file).ok()) return false;
   const std::string folder = FolderOf(target.process);
   if (StateIn(ReadFact(folder + "/stat")) == 'T') return false;
   if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return false;
