@@ -164,7 +164,8 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
-  StackReader stacks_{loop_};
+  StackReader stacks_{loop_,
+                      [this](const std::string& path) { return launcher_->ReadStack(path); }};
   WorkQueue interpreters_{loop_};  // starts the Python of commands, to ask for their PyTorch
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;

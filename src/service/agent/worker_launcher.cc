@@ -567,6 +567,11 @@ std::string WorkerLauncher::StackFile(const runtime::WorkerId& worker) const {
   return found == running_.end() ? std::string() : found->second.output.stack_path;
 }
 
+Result<std::string> WorkerLauncher::ReadStack(const std::string& path) const {
+  const io::FileIdentity files(user());
+  return ReadWorkerFile(path);
+}
+
 Status WorkerLauncher::WriteStacks(const std::string& path, const std::string& text) const {
   const io::FileIdentity files(user());
   return WriteWorkerFile(path, text);

@@ -11,7 +11,6 @@
 #include "io/files/file.h"
 #include "io/process/process.h"
 #include "service/agent/activity/stack_text.h"
-#include "service/agent/worker_output.h"
 
 namespace longhaul::service {
 namespace {
@@ -30,18 +29,6 @@ std::string FolderOf(pid_t process) { return "/proc/" + std::to_string(process);
 char StateIn(const std::string& stat) {
   const size_t name_end = stat.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
-}
-
-// Sends the signal where it is certain that it does not end the process and means nothing else to
-// it: a worker that has registered for it has made its file. The pidfd makes sure that the process
-// whose handlers are read is the one that receives it.
-bool AsksForStack(const StackTarget& target) {
-  const Result<io::Fd> process = io::OpenPidfd(target.process);
-  if (!process.ok() || !ReadWorkerFile(target.file).ok()) return false;
-  const std::string folder = FolderOf(target.process);
-  if (StateIn(ReadFact(folder + "/stat")) == 'T') return false;
-  if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return false;
-  return io::Signal(*process, kStackSignal).ok();
 }
 
 }  // namespace
@@ -65,6 +52,18 @@ std::string ThreadsText(pid_t process) {
 
 StackReader::~StackReader() {
   for (const io::EventLoop::TimerId timer : timers_) loop_.Cancel(timer);
+}
+
+// Sends the signal where it is certain that it does not end the process and means nothing else to
+// it: a worker that has registered for it has made its file. The pidfd makes sure that the process
+// whose handlers are read is the one that receives it.
+bool StackReader::AsksForStack(const StackTarget& target) const {
+  const Result<io::Fd> process = io::OpenPidfd(target.process);
+  if (!process.ok() || !read_(target.file).ok()) return false;
+  const std::string folder = FolderOf(target.process);
+  if (StateIn(ReadFact(folder + "/stat")) == 'T') return false;
+  if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return false;
+  return io::Signal(*process, kStackSignal).ok();
 }
 
 void StackReader::Read(std::vector<StackTarget> targets, Done done) {
@@ -91,7 +90,7 @@ void StackReader::Poll(std::vector<Asked> asked, Done done, int polls) {
   bool waits = false;
   for (Asked& each : asked) {
     if (!each.waits) continue;
-    const Result<std::string> text = ReadWorkerFile(each.target.file);
+    const Result<std::string> text = read_(each.target.file);
     const std::string now = text.ok() ? *text : "";
     each.waits = now.empty() || now != each.written;
     each.written = now;

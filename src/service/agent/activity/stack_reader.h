@@ -12,8 +12,10 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
 
@@ -41,7 +43,9 @@ class StackReader {
   static constexpr Duration kPoll = std::chrono::milliseconds(50);
   static constexpr int kPolls = 20;  // a second in all
 
-  explicit StackReader(io::EventLoop& loop) : loop_(loop) {}
+  // `read` returns the text of a worker's file (ReadWorkerFile, as the user of the workers).
+  StackReader(io::EventLoop& loop, std::function<Result<std::string>(const std::string&)> read)
+      : loop_(loop), read_(std::move(read)) {}
   ~StackReader();
   StackReader(const StackReader&) = delete;
   StackReader& operator=(const StackReader&) = delete;
@@ -57,10 +61,12 @@ class StackReader {
     std::string written;  // so far
   };
   using Done = std::function<void(std::vector<StackOfWorker>)>;
+  bool AsksForStack(const StackTarget& target) const;
   void Poll(std::vector<Asked> asked, Done done, int polls);
   void Later(std::vector<Asked> asked, Done done, int polls);
 
   io::EventLoop& loop_;
+  const std::function<Result<std::string>(const std::string&)> read_;
   std::set<io::EventLoop::TimerId> timers_;
 };
 
