@@ -29,6 +29,19 @@ struct Words {
   bool dry_run = false;
 };
 
+void AddHangOptions(CLI::App& app, frontend::RunOptions& options) {
+  app.add_option("--stopped-limit", options.job.stopped_limit,
+                 "Continue a worker of a command that is stopped (SIGSTOP) for this time, and "
+                 "restart all if it is stopped again (default: 30s; never)");
+  app.add_option("--no-step-limit", options.job.no_step_limit,
+                 "Restart the workers of a command after this time without a step and without "
+                 "activity of any worker, or 3 times the slowest recent step if that is longer "
+                 "(default: 2min; never)");
+  app.add_option("--idle-limit", options.job.idle_limit,
+                 "Restart the workers of a command that has reported no step after this time "
+                 "without activity of any worker (default: 10min; never) (docs/hangs.md)");
+}
+
 void AddOptions(CLI::App& app, Words& words) {
   frontend::RunOptions& options = words.options;
   app.add_option("job", words.job_file, "Job file (docs/job-file.md)");
@@ -38,6 +51,7 @@ void AddOptions(CLI::App& app, Words& words) {
                  "Read the steps of a command from its output: nanogpt, lightning, huggingface, "
                  "torchtitan, megatron, deepspeed, or a regular expression with a group "
                  "(?P<step>\\d+) (docs/job-file.md)");
+  AddHangOptions(app, options);
   app.add_option("--framework", options.job.framework,
                  "Start the script as this framework's own launcher does, with its environment and "
                  "checkpoint arguments: pytorch, torchtitan, megatron, deepspeed, lightning or "

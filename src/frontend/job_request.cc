@@ -176,11 +176,15 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
   add("resources.maximum_nodes", request.maximum_nodes);
   add("resources.processes_per_node", request.processes_per_node);
   add("max_restarts", request.max_restarts);
-  if (!request.step_pattern.empty()) {
-    settings.push_back("step_pattern=" + Json(request.step_pattern).dump());
-  }
+  const auto add_text = [&settings](const char* key, const std::string& value) {
+    if (!value.empty()) settings.push_back(std::string(key) + "=" + Json(value).dump());
+  };
+  add_text("step_pattern", request.step_pattern);
+  add_text("hang.stopped", request.stopped_limit);
+  add_text("hang.no_step", request.no_step_limit);
+  add_text("hang.idle", request.idle_limit);
   if (!request.fork_server) settings.emplace_back("environment.LONGHAUL_FORK_SERVER=\"0\"");
-  if (!request.name.empty()) settings.push_back("name=" + Json(request.name).dump());
+  add_text("name", request.name);
   if (!settings.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ApplySettings(spec::ToJson(*job), settings));
     job = spec::ParseJob(text, "the command line");

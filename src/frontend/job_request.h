@@ -20,6 +20,9 @@ struct JobRequest {
   std::string name;                                // instead of the job's own
   std::string inject;                              // further faults
   std::string step_pattern;                        // instead of the job's own
+  std::string stopped_limit;                       // of hang.stopped; empty: the job's own
+  std::string no_step_limit;                       // of hang.no_step
+  std::string idle_limit;                          // of hang.idle
   std::vector<std::string> set;  // "train.steps=100": replaces the value in the file
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> minimum_nodes;

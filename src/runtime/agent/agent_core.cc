@@ -45,6 +45,10 @@ class AgentCore::Parts {
   void Take(const EventsAcknowledged& fact) { context.outbox.Acknowledge(fact.sequence); }
   void Take(const CommandReceived& fact);
   void Take(const TimerFired&) {}
+  // A worker that a planned fault has stopped is not reported.
+  void Take(const WorkerQuiet& fact) {
+    if (!control_.HasStopped(fact.worker)) reports_.Take(fact);
+  }
   // All other facts.
   template <typename Fact>
   void Take(const Fact& fact);

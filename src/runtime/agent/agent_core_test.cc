@@ -518,5 +518,26 @@ TEST(AgentCore, TellsOfAQuietWorker) {
   EXPECT_EQ(sent[0].worker_silent().silent_ns(), 70'000'000'000);
 }
 
+TEST(AgentCore, APlannedPauseIsNotReportedAsAStop) {
+  AgentHarness agent;
+  agent.Step(Connected{0});
+  agent.Start(1);
+  proto::Command fault = FaultCommand(proto::PlannedFault::STOP_WORKER, 1, 1);
+  fault.mutable_inject_fault()->mutable_fault()->set_duration_ns(60'000'000'000);
+  agent.Give(fault);
+  agent.TakeSent();
+  const WorkerQuiet stopped{WorkerOf(1, 1), std::chrono::seconds(40), std::chrono::seconds(40),
+                            "nothing"};
+  agent.Step(stopped);
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+  agent.Advance(std::chrono::seconds(61));
+  agent.Step(TimerFired{});
+  agent.Step(stopped);
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_silent") << "the pause is over";
+  EXPECT_EQ(sent[0].worker_silent().stopped_ns(), 40'000'000'000);
+  EXPECT_EQ(sent[0].worker_silent().evidence(), "nothing");
+}
+
 }  // namespace
 }  // namespace longhaul::runtime

@@ -142,10 +142,12 @@ struct WorkerOutputStep {
   Instant at{};
   std::optional<double> loss = {};
 };
-// The worker has written no output and used no processor time for this long; zero: this has ended.
+// The worker has shown no activity for this long, or has been stopped; both zero: this has ended.
 struct WorkerQuiet {
   WorkerId worker;
   Duration silent{};
+  Duration stopped{};
+  std::string evidence = {};
 };
 // A report of a simulated job for all of its nodes (StepReported and SnapshotSealed with
 // whole_job). It is sent unchanged.
@@ -209,6 +211,8 @@ struct ProbedWorkers {
   JobId job;
   uint64_t attempt = 0;
   std::vector<proto::WorkersProbed::Worker> workers;
+  bool with_stacks = false;
+  std::string stacks_file = {};
 };
 
 // The deadline of AgentCore::NextDeadline has passed.
@@ -316,6 +320,7 @@ struct ProbeWorkersNow {
   uint64_t attempt = 0;
   std::vector<uint32_t> ranks;
   bool resume_stopped = false;
+  bool with_stacks = false;
 };
 // The job has ended and has no process: releases its arenas, fork server, worker API and logs.
 struct DropJob {

@@ -24,7 +24,7 @@ void WorkerControl::Probe(const proto::ProbeWorkers& command) {
   const JobId id(command.job_id());
   const AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.attempt() < job->highest_attempt) return;
-  ProbeWorkersNow probe{id, command.attempt(), {}, command.resume_stopped()};
+  ProbeWorkersNow probe{id, command.attempt(), {}, command.resume_stopped(), command.with_stacks()};
   const auto attempt = job->attempts.find(command.attempt());
   if (attempt != job->attempts.end()) {
     for (const auto& [rank, worker] : attempt->second.workers) {
@@ -41,6 +41,8 @@ void WorkerControl::Take(const ProbedWorkers& fact) {
   proto::WorkersProbed& probed = *event.mutable_workers_probed();
   probed.set_job_id(fact.job.value());
   probed.set_attempt(fact.attempt);
+  probed.set_with_stacks(fact.with_stacks);
+  probed.set_stacks_file(fact.stacks_file);
   const auto attempt = job->attempts.find(fact.attempt);
   for (const proto::WorkersProbed::Worker& seen : fact.workers) {
     if (attempt == job->attempts.end() || !attempt->second.workers.contains(seen.rank())) continue;
@@ -80,6 +82,11 @@ void WorkerControl::Inject(const proto::InjectFault& command) {
     resumes_.push_back({context_.now + Duration(std::max<int64_t>(0, fault.duration_ns())),
                         {id, command.attempt(), fault.target()}});
   }
+}
+
+bool WorkerControl::HasStopped(const WorkerId& worker) const {
+  return std::any_of(resumes_.begin(), resumes_.end(),
+                     [&worker](const Resume& entry) { return entry.worker == worker; });
 }
 
 // The partition is stable, so that several resumes that are due at once are carried out in the

@@ -20,6 +20,8 @@ class WorkerControl {
   void Probe(const proto::ProbeWorkers& command);
   void Inject(const proto::InjectFault& command);
   void Take(const ProbedWorkers& fact);
+  // Whether a planned fault has stopped the worker for a time that is not over.
+  bool HasStopped(const WorkerId& worker) const;
   // Continues workers that a planned fault has stopped for a time.
   void RunTimers();
   std::optional<Instant> NextDeadline() const;

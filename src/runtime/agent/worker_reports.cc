@@ -114,6 +114,8 @@ void WorkerReports::Take(const WorkerQuiet& fact) {
   silent.set_attempt(fact.worker.attempt);
   silent.set_rank(fact.worker.rank);
   silent.set_silent_ns(fact.silent.count());
+  silent.set_stopped_ns(fact.stopped.count());
+  silent.set_evidence(fact.evidence);
   context_.Report(std::move(event));
 }
 

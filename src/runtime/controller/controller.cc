@@ -311,6 +311,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return hangs.OnStartOverdue(job);
     case DeadlineKind::kProgress:
       return hangs.OnProgressOverdue(job);
+    case DeadlineKind::kStacks:
+      return hangs.OnStacksOverdue(job);
     case DeadlineKind::kStop:
       return closer.BeginClosing(job, proto::STOPPED,
                                  job.life.reason() + " (some workers did not answer)");

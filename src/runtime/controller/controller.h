@@ -44,11 +44,11 @@ struct ControllerOptions {
   // without a step. The workers are probed; after the same time again, the attempt is restarted.
   Duration hang_floor = std::chrono::seconds(10);
   double hang_factor = 3.0;
-  // Steps that are read from a worker's output don't show evaluations and checkpoints between them.
-  // So these workers are probed later, and restarted only after the time in which PyTorch gives up
-  // a collective (Gloo and NCCL: at most 30 minutes by default).
-  Duration output_hang_floor = std::chrono::seconds(60);
-  Duration output_hang_limit = std::chrono::minutes(30);
+  // The steps of a command don't show evaluations and checkpoints between them. So its workers are
+  // probed later (HangSettings::no_step), and while one of them is active they are restarted only
+  // after the time in which PyTorch gives up a collective (Gloo and NCCL: at most 30 minutes by
+  // default).
+  Duration command_hang_limit = std::chrono::minutes(30);
   // How long a worker may wait for a slot for a snapshot, while it reports so, before this counts
   // as a hang. A slow disk is not a hang; one that never finishes is.
   Duration slot_wait_limit = std::chrono::minutes(10);

@@ -18,6 +18,7 @@ enum class DeadlineKind {
   kDecide,     // the wait for more evidence is over
   kStart,      // workers should have made their first step
   kProgress,   // the next step is overdue
+  kStacks,     // the stacks of workers that hang should have arrived
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
   kVacate,     // a stage of leaving the nodes has taken long enough

@@ -66,17 +66,41 @@ class Scripts {
     said_[node] = step;
     cluster.Report(node, &proto::Event::mutable_step_reported, report);
   }
-  void Silent(const std::string& node, uint32_t rank, Duration silent) {
+  void Silent(const std::string& node, uint32_t rank, Duration silent, Duration stopped = {}) {
     proto::WorkerSilent event;
     event.set_job_id("gpt-1");
     event.set_attempt(cluster.Job().attempt());
     event.set_rank(rank);
     event.set_silent_ns(silent.count());
+    event.set_stopped_ns(stopped.count());
+    if (silent > Duration(0)) event.set_evidence("nothing at all");
     proto::Event whole;
     *whole.mutable_worker_silent() = event;
     for (const proto::Notification& notification : cluster.Feed(whole, true, node).notifications) {
       warnings.push_back(notification.message().text());
     }
+  }
+  // All four workers have shown no activity for so long.
+  void AllSilent(Duration silent) {
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      Silent(rank < 2 ? "node-1" : "node-2", rank, silent);
+    }
+  }
+  // The node's answer to a probe: of each of its two workers the stack or the state T.
+  void Probed(const std::string& node, const std::vector<std::string>& stacks, bool resumed) {
+    proto::WorkersProbed probed;
+    probed.set_job_id("gpt-1");
+    probed.set_attempt(cluster.Job().attempt());
+    probed.set_with_stacks(!resumed);
+    probed.set_stacks_file("logs/stacks-" + node + ".txt");
+    for (uint32_t i = 0; i < stacks.size(); ++i) {
+      auto* worker = probed.add_workers();
+      worker->set_rank((node == "node-1" ? 0 : 2) + i);
+      worker->set_process_state(stacks[i] == "T" ? "T" : "S");
+      worker->set_resumed(resumed && stacks[i] == "T");
+      worker->set_stack(stacks[i]);
+    }
+    cluster.Report(node, &proto::Event::mutable_workers_probed, probed);
   }
   double SecondsOf(proto::Category category) const {
     const proto::JobStatus job = cluster.Job();
@@ -175,11 +199,11 @@ TEST(Output, StepsThatSeveralNodesPrintCountOnce) {
 TEST(Output, SilenceBetweenPrintedStepsIsNoHangForHalfAnHour) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
-  scripts.cluster.TickUntil(scripts.cluster.now + seconds(61));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(121));
   EXPECT_TRUE(scripts.cluster.Last("node-2", proto::Command::kProbeWorkers)
                   .probe_workers()
                   .resume_stopped());
-  scripts.cluster.TickUntil(scripts.cluster.now + minutes(28));
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(27));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(3));
   EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
@@ -220,7 +244,7 @@ TEST(Output, ASilentWorkerIsReportedOnceUntilItPrintsAgain) {
   scripts.Silent("node-2", 3, minutes(2));
   ASSERT_EQ(scripts.warnings.size(), 1u);
   EXPECT_THAT(scripts.warnings[0],
-              HasSubstr("worker 3 on node-2 has written nothing and used no processor time for "));
+              HasSubstr("worker 3 on node-2 has shown no activity for 1 min 0 s (nothing at all)"));
   scripts.Silent("node-2", 3, seconds(0));
   scripts.Silent("node-2", 3, minutes(1));
   EXPECT_EQ(scripts.warnings.size(), 2u);
@@ -269,6 +293,156 @@ TEST(Output, WhatFollowsTheLastStepOfARunThatEndsWellIsNotLost) {
   }
   EXPECT_DOUBLE_EQ(lost, 0);
   EXPECT_DOUBLE_EQ(finish, 8);
+}
+
+// ---------------------------------------------------------------------------------------- hangs
+
+proto::Job WithoutSteps() {
+  proto::Job job = Command();
+  job.mutable_workload()->clear_step_pattern();
+  return job;
+}
+
+TEST(CommandHangs, AGangThatIsIdleWithoutAStepIsRestartedWithItsStacks) {
+  Scripts scripts;
+  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(122));
+  scripts.AllSilent(seconds(120));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u) << "the stacks are awaited";
+  EXPECT_TRUE(
+      scripts.cluster.Last("node-2", proto::Command::kProbeWorkers).probe_workers().with_stacks());
+  scripts.Probed("node-1", {"all_reduce (c10d.py:1)", "all_reduce (c10d.py:1)"}, false);
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
+  scripts.Probed("node-2", {"all_reduce (c10d.py:1)", "sleep (train.py:7)"}, false);
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
+  const proto::Fault fault = scripts.cluster.Job().faults(0);
+  EXPECT_EQ(fault.class_name(), "hang");
+  EXPECT_EQ(fault.rank(), 3);
+  EXPECT_EQ(fault.node(), "node-2");
+  EXPECT_THAT(fault.what(), HasSubstr("no activity of any worker for 2 min 0 s and no step for"));
+  EXPECT_THAT(fault.what(), HasSubstr("worker 3 differs from the others; "));
+  EXPECT_THAT(fault.what(), HasSubstr("(logs/stacks-node-1.txt, logs/stacks-node-2.txt)"));
+}
+
+TEST(CommandHangs, OneActiveWorkerIsEnoughForAllToBeLeftAlone) {
+  Scripts scripts;
+  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
+  for (int minute = 1; minute < 28; ++minute) {
+    scripts.cluster.TickUntil(scripts.cluster.now + minutes(1));
+    for (uint32_t rank = 1; rank < 4; ++rank) {
+      scripts.Silent(rank < 2 ? "node-1" : "node-2", rank, minutes(minute));
+    }
+    // It is idle too, now and then.
+    scripts.Silent("node-1", 0, minute % 2 == 0 ? seconds(0) : seconds(119));
+  }
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+}
+
+// Steps of 60 s: three minutes without one are usual.
+TEST(CommandHangs, TheLimitFollowsTheSlowestRecentStep) {
+  Scripts scripts;
+  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step, seconds(60));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(175));
+  scripts.AllSilent(seconds(175));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  scripts.AllSilent(seconds(185));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u) << "no node has answered within 5 s";
+}
+
+TEST(CommandHangs, BeforeThreeTimesAreKnownTheLimitIsTheOneWithoutSteps) {
+  Scripts scripts;
+  scripts.Print("node-1", 1);
+  scripts.Print("node-1", 2);
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(10));
+  scripts.AllSilent(seconds(599));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  scripts.AllSilent(seconds(600));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
+}
+
+TEST(CommandHangs, AStepWhileTheStacksAreGatheredEndsTheSuspicion) {
+  Scripts scripts;
+  for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(122));
+  scripts.AllSilent(seconds(120));
+  scripts.Print("node-1", 6);
+  scripts.Probed("node-1", {"a", "a"}, false);
+  scripts.Probed("node-2", {"a", "b"}, false);
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(20));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+}
+
+TEST(CommandHangs, WithoutStepsTheWholeGangMustBeIdleForTenMinutes) {
+  Scripts scripts(WithoutSteps());
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(30));
+  scripts.AllSilent(seconds(599));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  scripts.AllSilent(seconds(600));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
+  EXPECT_THAT(scripts.cluster.Job().faults(0).what(), testing::Not(HasSubstr("no step")));
+}
+
+TEST(CommandHangs, NeverTurnsALimitOff) {
+  proto::Job job = WithoutSteps();
+  job.mutable_hang()->set_idle_ns(-1);
+  Scripts scripts(job);
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(600));
+  scripts.AllSilent(minutes(599));
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(1));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  EXPECT_THAT(scripts.warnings[0], HasSubstr("it is not restarted"));
+}
+
+TEST(CommandHangs, AStoppedWorkerIsContinuedOnceAndThenRestarted) {
+  Scripts scripts(WithoutSteps());
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(5));
+  scripts.Silent("node-2", 2, seconds(30), seconds(30));
+  const proto::Command probe = scripts.cluster.Last("node-2", proto::Command::kProbeWorkers);
+  EXPECT_TRUE(probe.probe_workers().resume_stopped());
+  EXPECT_FALSE(probe.probe_workers().with_stacks());
+  scripts.Probed("node-2", {"T", "S"}, true);
+  ASSERT_EQ(scripts.cluster.Job().faults_size(), 1);
+  EXPECT_EQ(scripts.cluster.Job().faults(0).what(), "worker 2 was stopped (state T) for 30 s");
+  EXPECT_NEAR(scripts.SecondsOf(proto::DETECT), 30, 0.1);
+  // The report of a sample that was taken before it went on.
+  scripts.Silent("node-2", 2, seconds(38), seconds(38));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
+  scripts.Silent("node-2", 2, seconds(0));
+  scripts.Silent("node-2", 2, seconds(31), seconds(31) - seconds(1) + Duration(-1));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
+  EXPECT_THAT(scripts.cluster.Job().faults(1).what(), HasSubstr("although it was continued"));
+}
+
+TEST(CommandHangs, AWorkerThatCannotBeContinuedIsRestarted) {
+  Scripts scripts(WithoutSteps());
+  scripts.Silent("node-2", 2, seconds(30), seconds(30));
+  scripts.Silent("node-2", 2, seconds(59), seconds(59));
+  EXPECT_EQ(scripts.cluster.Job().faults_size(), 0);
+  scripts.Silent("node-2", 2, seconds(60), seconds(60));
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
+}
+
+TEST(CommandHangs, AWorkerThatHasEndedIsNotWaitedFor) {
+  Scripts scripts(WithoutSteps());
+  scripts.Silent("node-1", 0, minutes(1));
+  scripts.cluster.Exit("node-1", 0, 0, 0);
+  scripts.cluster.TickUntil(scripts.cluster.now + minutes(30));
+  for (uint32_t rank = 1; rank < 4; ++rank) {
+    scripts.Silent(rank < 2 ? "node-1" : "node-2", rank, minutes(10));
+  }
+  scripts.cluster.TickUntil(scripts.cluster.now + seconds(6));
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
 }
 
 }  // namespace

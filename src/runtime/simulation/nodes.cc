@@ -284,7 +284,7 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
 }
 
 void SimNodes::Probe(size_t index, const ProbeWorkersNow& order) {
-  ProbedWorkers answer{order.job, order.attempt, {}};
+  ProbedWorkers answer{order.job, order.attempt, {}, order.with_stacks};
   for (const uint32_t rank : order.ranks) {
     const WorkerId id{order.job, order.attempt, rank};
     auto& worker = answer.workers.emplace_back();

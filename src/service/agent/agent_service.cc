@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "io/clock.h"
 #include "io/files/direct_file.h"
 #include "io/files/file.h"
@@ -475,7 +476,8 @@ void AgentService::Do(const runtime::SendInterval& effect) {
 }
 
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
-  runtime::ProbedWorkers answer{effect.job, effect.attempt, {}};
+  runtime::ProbedWorkers answer{effect.job, effect.attempt, {}, effect.with_stacks};
+  std::vector<StackTarget> targets;
   for (const uint32_t rank : effect.ranks) {
     proto::WorkersProbed::Worker& worker = answer.workers.emplace_back();
     worker.set_rank(rank);
@@ -493,6 +495,33 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
       launcher_->Signal(id, SIGCONT);
       worker.set_resumed(true);
     }
+    targets.push_back({rank, *pid, launcher_->StackFile(id)});
+  }
+  if (!effect.with_stacks) return Feed(std::move(answer));
+  stacks_.Read(std::move(targets), [this, answer](const std::vector<StackOfWorker>& stacks) {
+    AddStacks(answer, stacks);
+  });
+}
+
+// The whole stacks go into a file of the run, and the calls of the main threads to the controller.
+void AgentService::AddStacks(runtime::ProbedWorkers answer,
+                             const std::vector<StackOfWorker>& stacks) {
+  constexpr size_t kLongest = 4'096;
+  std::string text;
+  for (const StackOfWorker& stack : stacks) {
+    text += "worker " + std::to_string(stack.rank) + "\n" + stack.text + "\n";
+    for (proto::WorkersProbed::Worker& worker : answer.workers) {
+      if (worker.rank() == stack.rank)
+        worker.set_stack(ToValidUtf8(stack.calls.substr(0, kLongest)));
+    }
+  }
+  const auto start = starts_.find(answer.job);
+  if (start != starts_.end() && !text.empty()) {
+    const std::string name =
+        "logs/attempt-" + std::to_string(answer.attempt) + "/stacks-" + options_.node + ".txt";
+    const Status written =
+        launcher_->WriteStacks(RunDirectory(options_, *start->second) + "/" + name, text);
+    if (written.ok()) answer.stacks_file = name;
   }
   Feed(std::move(answer));
 }

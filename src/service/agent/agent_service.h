@@ -23,6 +23,7 @@
 #include "io/files/owner_lock.h"
 #include "runtime/agent/agent_core.h"
 #include "runtime/rendezvous/store_server.h"
+#include "service/agent/activity/stack_reader.h"
 #include "service/agent/agent_memory.h"
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
@@ -115,6 +116,7 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::SendCopies& effect);
   void Do(const runtime::SendInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
+  void AddStacks(runtime::ProbedWorkers answer, const std::vector<StackOfWorker>& stacks);
   void Do(const runtime::DropJob& effect);
   void Do(const runtime::KillNode& effect);
 
@@ -162,6 +164,8 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
+  StackReader stacks_{loop_,
+                      [this](const std::string& path) { return launcher_->ReadStack(path); }};
   WorkQueue interpreters_{loop_};  // starts the Python of commands, to ask for their PyTorch
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;

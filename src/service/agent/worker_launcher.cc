@@ -16,6 +16,7 @@
 #include "io/process/process_tree.h"
 #include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
+#include "service/agent/activity/stack_reader.h"
 #include "service/agent/python/python_fork_server.h"
 #include "service/trainer_program.h"
 
@@ -123,7 +124,7 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions option
       follower_(loop, report_),
       copier_(options.copy_output_to < 0 ? nullptr
                                          : std::make_unique<OutputCopier>(options.copy_output_to)),
-      silence_(loop, report_) {}
+      activity_(loop, report_) {}
 
 WorkerLauncher::~WorkerLauncher() {
   for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
@@ -351,7 +352,7 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
     Unfollow(order.worker);
     return Fail(order.worker, process.status());
   }
-  silence_.Watch(order.worker, process->pid, output.log_path);
+  activity_.Watch(order.worker, process->pid, output.log_path, order.start->job().hang());
   Adopt(order.worker, *std::move(process), std::move(output), std::move(mark), true);
 }
 
@@ -404,6 +405,7 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
   }
   Environment forked = environment;
   forked[kForkedVariable] = "1";
+  forked[kStackFileVariable] = output.stack_path;
   const int log = output.log.get();
   auto kept = std::make_shared<WorkerOutput>(std::move(output));
   (*server)->Fork(forked, program->words, log,
@@ -414,7 +416,8 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
                     }
                     const std::string log_path = kept->log_path;
                     AdoptForked(order.worker, *pid, std::move(*kept), MarkOf(environment));
-                    silence_.Watch(order.worker, static_cast<pid_t>(*pid), log_path);
+                    activity_.Watch(order.worker, static_cast<pid_t>(*pid), log_path,
+                                    order.start->job().hang());
                   });
 }
 
@@ -491,7 +494,11 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   isolation_->Remove(id, process.pid);
   ReapGroup(process.pid, kReapTries);
   if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
-  silence_.Forget(worker);
+  activity_.Forget(worker);
+  {
+    const io::FileIdentity files(user());
+    unlink(process.output.stack_path.c_str());
+  }
   Unfollow(worker);
 
   runtime::WorkerGone gone;
@@ -554,6 +561,21 @@ void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {
 std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const {
   const auto found = running_.find(worker);
   return found == running_.end() ? std::nullopt : std::optional(found->second.pid);
+}
+
+std::string WorkerLauncher::StackFile(const runtime::WorkerId& worker) const {
+  const auto found = running_.find(worker);
+  return found == running_.end() ? std::string() : found->second.output.stack_path;
+}
+
+Result<std::string> WorkerLauncher::ReadStack(const std::string& path) const {
+  const io::FileIdentity files(user());
+  return ReadWorkerFile(path);
+}
+
+Status WorkerLauncher::WriteStacks(const std::string& path, const std::string& text) const {
+  const io::FileIdentity files(user());
+  return WriteWorkerFile(path, text);
 }
 
 bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process) const {

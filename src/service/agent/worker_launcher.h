@@ -27,12 +27,12 @@
 #include "io/fd.h"
 #include "io/process/user_account.h"
 #include "runtime/agent/agent_messages.h"
+#include "service/agent/activity/activity_watch.h"
 #include "service/agent/fork_server_link.h"
 #include "service/agent/isolation/job_isolation.h"
 #include "service/agent/isolation/log_limit.h"
 #include "service/agent/output/output_copier.h"
 #include "service/agent/output/output_follower.h"
-#include "service/agent/output/silence_watch.h"
 #include "service/agent/python/worker_library.h"
 #include "service/agent/worker_output.h"
 
@@ -64,6 +64,12 @@ class WorkerLauncher {
   void Signal(const runtime::WorkerId& worker, int signal);
   // Returns the process of a worker that has not been reaped.
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
+  // Returns the file into which the worker writes its stack, if it can.
+  std::string StackFile(const runtime::WorkerId& worker) const;
+  // Returns the text of a StackFile.
+  Result<std::string> ReadStack(const std::string& path) const;
+  // Writes the stacks of workers to a file of their run.
+  Status WriteStacks(const std::string& path, const std::string& text) const;
 
   // Whether the process may speak for the worker: it is the worker's, one that it has started, or
   // one of its session. A forked worker may connect before its fork server has reported its
@@ -143,7 +149,7 @@ class WorkerLauncher {
   const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
   std::unique_ptr<OutputCopier> copier_;  // none: the output is not copied
-  SilenceWatch silence_;
+  ActivityWatch activity_;
   std::map<runtime::WorkerId, Running> running_;
   std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
   std::set<JobId> without_fork_server_;  // theirs could not begin

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLines = 20;
 constexpr size_t kBytes = 4096;
-constexpr uint64_t kLongestErrorFile = 1 << 20;
+constexpr uint64_t kLongestFile = 1 << 20;
 
 // Never blocks, and follows no link in the last part of the path.
 Result<io::Fd> OpenRegular(const std::string& path, int flags) {
@@ -34,16 +34,28 @@ Result<io::Fd> OpenRegular(const std::string& path, int flags) {
   return file;
 }
 
-Result<std::string> ReadErrorFile(const std::string& path) {
+}  // namespace
+
+Result<std::string> ReadWorkerFile(const std::string& path) {
   ASSIGN_OR_RETURN(const io::Fd file, OpenRegular(path, O_RDONLY));
-  std::string text(kLongestErrorFile, '\0');
+  std::string text(kLongestFile, '\0');
   const ssize_t got = pread(file.get(), text.data(), text.size(), 0);
   if (got < 0) return FromErrno(errno, "cannot read " + path);
   text.resize(static_cast<size_t>(got));
   return text;
 }
 
-}  // namespace
+Status WriteWorkerFile(const std::string& path, const std::string& text) {
+  ASSIGN_OR_RETURN(const io::Fd file, OpenRegular(path, O_WRONLY | O_CREAT | O_TRUNC));
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = write(file.get(), text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return FromErrno(errno, "cannot write " + path);
+    done += static_cast<size_t>(wrote);
+  }
+  return Status();
+}
 
 Result<io::Fd> OpenLog(const std::string& path) {
   ASSIGN_OR_RETURN(io::Fd log, OpenRegular(path, O_WRONLY | O_CREAT | O_APPEND));
@@ -62,15 +74,17 @@ Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t
   WorkerOutput output;
   output.log_path = folder + "/rank-" + std::to_string(rank) + ".log";
   output.error_path = folder + "/rank-" + std::to_string(rank) + ".error.json";
+  output.stack_path = folder + "/rank-" + std::to_string(rank) + ".stack";
   ASSIGN_OR_RETURN(output.log, OpenLog(output.log_path));
   struct stat facts {};
   if (fstat(output.log.get(), &facts) == 0) output.begin = static_cast<uint64_t>(facts.st_size);
   unlink(output.error_path.c_str());
+  unlink(output.stack_path.c_str());
   return output;
 }
 
 LastWords ReadLastWords(const WorkerOutput& output) {
-  if (const Result<std::string> file = ReadErrorFile(output.error_path); file.ok()) {
+  if (const Result<std::string> file = ReadWorkerFile(output.error_path); file.ok()) {
     if (const auto error = runtime::ParseErrorFile(*file); error.ok()) {
       return {error->message, error->at.has_value() ? ToNanoseconds(*error->at) : 0};
     }

@@ -2,6 +2,7 @@
 //
 //   RUN/logs/attempt-A/rank-R.log          standard output and standard error
 //   RUN/logs/attempt-A/rank-R.error.json   TORCHELASTIC_ERROR_FILE
+//   RUN/logs/attempt-A/rank-R.stack        the stack of a forked Python worker, while it runs
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ namespace longhaul::service {
 struct WorkerOutput {
   std::string log_path;
   std::string error_path;
+  std::string stack_path;
   io::Fd log;          // appends
   uint64_t begin = 0;  // length of the log at the worker's start
 };
@@ -35,6 +37,12 @@ struct LastWords {
   int64_t error_at_ns = 0;  // 0: unknown
 };
 LastWords ReadLastWords(const WorkerOutput& output);
+
+// Returns the text of a file that a worker has written, at most 1 MiB. Refuses what is not a
+// regular file, and never blocks.
+Result<std::string> ReadWorkerFile(const std::string& path);
+// Replaces the text of such a file, and creates it if necessary.
+Status WriteWorkerFile(const std::string& path, const std::string& text);
 
 // Returns the last lines of a file from `begin` on, at most 20 and 4 KiB, as valid UTF-8
 // (base/utf8.h); empty when the file can't be read.

@@ -155,6 +155,11 @@ void VisitShared(Visitor& v, Job& job) {
     v.AutoSize("memory", job.limits.memory, 0, uint64_t{1} << 50);
     v.Size("log_size", job.limits.log_size, uint64_t{1} << 20, uint64_t{1} << 50);
   });
+  v.Section("hang", [&] {
+    v.Text("stopped", job.hang.stopped, 63);
+    v.Text("no_step", job.hang.no_step, 63);
+    v.Text("idle", job.hang.idle, 63);
+  });
   v.Section("scheduling", [&] {
     v.Text("queue", job.scheduling.queue, 63);
     v.Text("project", job.scheduling.project, 63);

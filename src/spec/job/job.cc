@@ -251,6 +251,17 @@ void CheckDevices(JobReader& reader, const ResourceSpec& resources) {
   }
 }
 
+void CheckHang(JobReader& reader, const HangSpec& hang) {
+  const auto check = [&reader](const char* path, const std::string& text) {
+    const auto duration = ParseDuration(text);
+    if (text == "never" || (duration.ok() && *duration > Duration(0))) return;
+    reader.Refuse(path, "'" + Printable(text, 40) + "' is not a time such as 90s, or never");
+  };
+  check("hang.stopped", hang.stopped);
+  check("hang.no_step", hang.no_step);
+  check("hang.idle", hang.idle);
+}
+
 void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
   const auto time = [&](const char* path, const std::string& text) {
     const auto duration = ParseDuration(text);
@@ -534,6 +545,7 @@ Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   }
   CheckBounds(reader, job);
   CheckDevices(reader, job.resources);
+  CheckHang(reader, job.hang);
   CheckScheduling(reader, job.scheduling);
   CheckTopology(reader, job);
   CheckCopies(reader, job.snapshot);

@@ -151,6 +151,15 @@ struct LimitSpec {
   friend bool operator==(const LimitSpec&, const LimitSpec&) = default;
 };
 
+// How long workers of a command may stand still (docs/hangs.md): a time such as 90s, or "never".
+struct HangSpec {
+  std::string stopped = "30s";   // a worker is stopped
+  std::string no_step = "2min";  // no step and no activity of any worker, at least
+  std::string idle = "10min";    // no activity of any worker of a job that has reported no step
+
+  friend bool operator==(const HangSpec&, const HangSpec&) = default;
+};
+
 // Nodes of a job that lie in one domain of a level, so many each.
 struct SliceSpec {
   uint32_t nodes = 0;  // 0: no slices
@@ -237,6 +246,7 @@ struct JobSpec {
   SnapshotSpec snapshot;
   ResourceSpec resources;
   LimitSpec limits;
+  HangSpec hang;
   JobSchedulingSpec scheduling;
   ArraySpec array;
   AfterSpec after;

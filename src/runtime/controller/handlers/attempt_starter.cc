@@ -52,6 +52,8 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.placement.EndVacate();
   context_.deadlines.Clear(DeadlineKind::kVacate, id);
   job.hang.BeginAttempt();
+  job.idle.BeginAttempt();
+  job.stacks.Cancel();
   const proto::Restore restore =
       job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());
   const uint64_t from = restore.step();

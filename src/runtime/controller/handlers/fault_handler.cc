@@ -84,6 +84,7 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   }
   // Exit code 0 ends the job only when all ranks have ended. Until then the rest may still work,
   // for example on an evaluation, within a longer limit.
+  job->idle.Forget(exited.rank());
   if (job->group.EndRank(*place, job->local())) {
     closer_.BeginClosing(*job, proto::SUCCEEDED, "all workers ended well");
   } else {

@@ -20,9 +20,17 @@ class HangHandler {
   void OnWorkersProbed(const proto::Event& event);
   void OnWorkerWaits(const proto::Event& event);
   void OnWorkerSilent(const proto::Event& event);
+  void OnStacksOverdue(JobRecord& job);
 
  private:
   HangLimits LimitsOf(const JobRecord& job) const;
+  void Probe(const JobRecord& job, const NodeId& node, bool resume_stopped, bool with_stacks);
+  void WarnOfSilence(const JobRecord& job, const proto::WorkerSilent& silent,
+                     const std::string& node);
+  void TakeStop(JobRecord& job, uint32_t rank, const NodeId& node);
+  void TakeIdle(JobRecord& job);
+  // Gathers the stacks of a command's workers, and then reports the hang as a fault.
+  void NoteHang(JobRecord& job, Evidence evidence);
 
   ControllerContext& context_;
   FaultHandler& faults_;

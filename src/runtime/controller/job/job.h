@@ -12,7 +12,9 @@
 #include "runtime/controller/job/checkpoint_copier.h"
 #include "runtime/controller/job/checkpoint_writer.h"
 #include "runtime/controller/job/data_ledger.h"
-#include "runtime/controller/job/hang_detector.h"
+#include "runtime/controller/job/hang/hang_detector.h"
+#include "runtime/controller/job/hang/idle_workers.h"
+#include "runtime/controller/job/hang/stack_inquiry.h"
 #include "runtime/controller/job/job_faults.h"
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
@@ -123,6 +125,8 @@ struct JobRecord {
   JobPlacement placement;
   JobProgress progress;
   HangDetector hang;
+  IdleWorkers idle;
+  StackInquiry stacks;
   JobFaults faults;
   SnapshotTracker snapshots;
   CheckpointWriter writer;

@@ -46,7 +46,6 @@ void WorkerGroup::BeginAttempt(const proto::DataLease& lease, uint64_t restored_
   store_port_ = 0;
   lease_ = lease;
   pids_.assign(world, 0);
-  silent_.clear();
 }
 
 bool WorkerGroup::OpenStore(uint32_t port, const std::string& torch_version) {
@@ -88,9 +87,13 @@ bool WorkerGroup::EndRank(size_t place, uint32_t ranks_per_node) {
   Member& member = members_[place];
   // The bound keeps a repeated report from completing the gang.
   member.ranks_done = std::min(member.ranks_done + 1, ranks_per_node);
+  return ranks_done() == uint64_t{ranks_per_node} * members_.size();
+}
+
+uint64_t WorkerGroup::ranks_done() const {
   uint64_t done = 0;
-  for (const Member& other : members_) done += other.ranks_done;
-  return done == uint64_t{ranks_per_node} * members_.size();
+  for (const Member& member : members_) done += member.ranks_done;
+  return done;
 }
 
 void WorkerGroup::CloseAll() {

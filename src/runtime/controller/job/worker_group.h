@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -66,20 +65,17 @@ class WorkerGroup {
   bool EndRank(size_t place, uint32_t ranks_per_node);
   void Close(size_t place) { members_[place].closed = true; }
   void CloseAll();
-  // Marks the rank as silent. Returns whether it was not marked before.
-  bool NoteSilence(uint32_t rank) { return silent_.insert(rank).second; }
-  void ForgetSilence(uint32_t rank) { silent_.erase(rank); }
 
   bool all_closed() const;
   bool a_rank_has_ended() const;
+  uint64_t ranks_done() const;  // exited with 0
   // Whether the workers of the first node have processes.
   bool first_started() const { return members_[0].started; }
   uint32_t store_port() const { return store_port_; }                  // 0: not open yet
   const std::string& torch_version() const { return torch_version_; }  // of the store; may be empty
   const proto::DataLease& lease() const { return lease_; }
   const std::vector<int64_t>& pids() const { return pids_; }  // by rank
-  size_t silent_ranks() const { return silent_.size(); }
-  Instant started_at() const { return started_at_; }  // when all workers had processes
+  Instant started_at() const { return started_at_; }          // when all workers had processes
 
  private:
   std::vector<Member> members_;
@@ -90,7 +86,6 @@ class WorkerGroup {
   std::string torch_version_;
   proto::DataLease lease_;
   std::vector<int64_t> pids_;
-  std::set<uint32_t> silent_;  // ranks without any sign of life
   Instant started_at_{};
 };
 

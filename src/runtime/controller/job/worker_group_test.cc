@@ -76,8 +76,6 @@ TEST(WorkerGroup, AnAttemptBeginsWithNothingOfTheOneBefore) {
   group.EnterPhase(0, proto::PhaseEntered::STEPPING);
   group.ReportAll(25);
   group.CloseAll();
-  EXPECT_TRUE(group.NoteSilence(1));
-  EXPECT_FALSE(group.NoteSilence(1));
   EXPECT_TRUE(group.all_closed());
   group.BeginAttempt({}, 22, 4);
   EXPECT_EQ(group.store_port(), 0u);
@@ -85,7 +83,6 @@ TEST(WorkerGroup, AnAttemptBeginsWithNothingOfTheOneBefore) {
   EXPECT_FALSE(group.all_closed());
   EXPECT_EQ(group.member(0).phase, proto::PhaseEntered::PHASE_UNSPECIFIED);
   EXPECT_EQ(group.member(1).reported_step, 22u);
-  EXPECT_EQ(group.silent_ranks(), 0u);
   EXPECT_THAT(group.pids(), ElementsAre(0, 0, 0, 0));
   EXPECT_FALSE(group.Start(0, Pids({}), 2, kStart));
 }

@@ -21,6 +21,7 @@ import array
 import builtins
 import ctypes
 import errno
+import faulthandler
 import gc
 import importlib
 import importlib.machinery
@@ -45,6 +46,7 @@ ANSWER_SECONDS = 5  # of a spare
 MOST_SPARES = 64
 MOST_NEWS = 64 * 1024  # bytes
 PR_SET_PDEATHSIG = 1
+STACK_SIGNAL = 62  # activity/stack_reader.h
 # Entries of the environment by which the agent recognises a worker's processes in /proc.
 MARKS = ("LONGHAUL_AGENT_SOCKET", "RANK")
 ROOM = b"\0LONGHAUL_FORK_SERVER_ROOM="
@@ -405,6 +407,7 @@ def become_worker(server, request, descriptors):
     else:
         os.close(server.writer)
     set_marks(environment)
+    write_stacks_to(environment.pop("LONGHAUL_STACK_FILE", None))
     for name in list(os.environ):
         if name not in environment:
             del os.environ[name]
@@ -419,6 +422,16 @@ def use_own_random_numbers():
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
         numbers.seed()
+
+
+def write_stacks_to(path):
+    """Lets the agent ask for the calls of all threads with a signal. Interrupted system calls are
+    continued."""
+    try:
+        if path and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+            faulthandler.register(STACK_SIGNAL, open(path, "w"), all_threads=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        print("fork server: no stacks: %s" % error, file=sys.stderr)
 
 
 def use_threads(environment):

@@ -87,6 +87,17 @@ void CopyLimits(const spec::JobSpec& spec, proto::Job& job) {
   limits.set_log_bytes(spec.limits.log_size);
 }
 
+void CopyHang(const spec::HangSpec& spec, proto::Job& job) {
+  const auto limit = [](const std::string& text) -> int64_t {
+    if (text == "never") return -1;
+    const Result<Duration> duration = ParseDuration(text);  // ParseJob has checked it
+    return duration.ok() ? duration->count() : 0;
+  };
+  job.mutable_hang()->set_stopped_ns(limit(spec.stopped));
+  job.mutable_hang()->set_no_step_ns(limit(spec.no_step));
+  job.mutable_hang()->set_idle_ns(limit(spec.idle));
+}
+
 void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.set_name(spec.name);
   job.set_max_restarts(spec.max_restarts);
@@ -103,6 +114,7 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.set_spec_json(OwnJson(spec));
   CopyArray(spec.array, job);
   CopyLimits(spec, job);
+  CopyHang(spec.hang, job);
   for (const spec::PlannedFault& planned : spec.faults) {
     proto::PlannedFault& fault = *job.add_faults();
     fault.set_kind(KindOf(planned.kind));

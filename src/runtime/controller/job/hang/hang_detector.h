@@ -49,12 +49,18 @@ class HangDetector {
 
   Instant last_progress() const { return last_progress_; }
   Duration slowest_report() const { return slowest_report_; }  // of recent ones
+  // Whether enough times between two reports of this attempt are known to judge the next one. The
+  // first step may compile, and the second one may be the first of the usual kind.
+  bool has_learned() const { return reports_ > kReportsToLearn; }
 
  private:
+  static constexpr uint32_t kReportsToLearn = 3;
+
   Instant last_progress_;
   Duration slowest_report_{};
-  uint32_t probes_ = 0;  // since the last progress
-  std::string wait_;     // what a worker waits for, since the last progress
+  uint32_t reports_ = 0;  // of this attempt
+  uint32_t probes_ = 0;   // since the last progress
+  std::string wait_;      // what a worker waits for, since the last progress
 };
 
 }  // namespace longhaul::runtime::controller

@@ -1,4 +1,4 @@
-#include "runtime/controller/job/hang_detector.h"
+#include "runtime/controller/job/hang/hang_detector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +21,17 @@ TEST(HangDetector, PatienceIsTheFloorOrAMultipleOfTheSlowestReport) {
   EXPECT_EQ(detector.Patience(kLimits, true), minutes(10));
   detector.BeginAttempt();
   EXPECT_EQ(detector.Patience(kLimits, false), seconds(10));
+}
+
+TEST(HangDetector, HasLearnedAfterThreeTimesBetweenReports) {
+  HangDetector detector(kStart);
+  for (int report = 1; report <= 4; ++report) {
+    EXPECT_FALSE(detector.has_learned()) << report;
+    detector.TakeReport(kStart + seconds(report));
+  }
+  EXPECT_TRUE(detector.has_learned());
+  detector.BeginAttempt();
+  EXPECT_FALSE(detector.has_learned());
 }
 
 TEST(HangDetector, ASlowReportLosesWeight) {

@@ -1,4 +1,4 @@
-#include "runtime/controller/job/hang_detector.h"
+#include "runtime/controller/job/hang/hang_detector.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +14,7 @@ constexpr Duration kEndLimit = std::chrono::minutes(10);
 
 void HangDetector::BeginAttempt() {
   slowest_report_ = {};
+  reports_ = 0;
   probes_ = 0;
   wait_.clear();
 }
@@ -23,6 +24,7 @@ Duration HangDetector::TakeReport(Instant at) {
   // One slow report must not hide hangs for the rest of the run: it loses weight slowly.
   slowest_report_ = std::max(took, slowest_report_ * 99 / 100);
   probes_ = 0;
+  ++reports_;
   wait_.clear();
   last_progress_ = std::max(at, last_progress_);
   return took;

@@ -1,0 +1,130 @@
+#include "runtime/controller/job/hang/stack_groups.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string_view>
+
+#include "base/hash.h"
+#include "base/text.h"
+
+namespace longhaul::runtime::controller {
+namespace {
+
+constexpr size_t kShownCalls = 3;
+constexpr size_t kShownRanks = 8;
+constexpr size_t kShownGroups = 4;
+
+// Of PyTorch, its back ends and MPI. Names of the calls of Python and of C++.
+constexpr std::array<std::string_view, 11> kCollectives = {
+    "all_reduce", "allreduce",  "all_gather", "allgather",           "reduce_scatter", "broadcast",
+    "barrier",    "all_to_all", "alltoall",   "distributed_c10d.py", "wait_for_others"};
+
+std::string RanksText(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "worker" : "workers";
+  for (size_t i = 0; i < ranks.size() && i < kShownRanks; ++i) {
+    text += (i == 0 ? " " : ", ") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kShownRanks) {
+    text += " and " + std::to_string(ranks.size() - kShownRanks) + " more";
+  }
+  return text;
+}
+
+std::string StackLine(const std::string& stack) {
+  if (stack.empty()) return "unknown";
+  std::string line;
+  size_t shown = 0;
+  for (const std::string_view call : Split(stack, '\n')) {
+    if (call.empty()) continue;
+    if (shown == kShownCalls) return line + " < ...";
+    line += (shown++ == 0 ? "" : " < ") + std::string(call);
+  }
+  return line;
+}
+
+// A single group that is smaller than all others together, or the only one that does not wait.
+std::vector<uint32_t> OutliersOf(const std::vector<StackGroup>& groups, size_t workers) {
+  std::vector<uint32_t> found;
+  const auto take = [&found](const StackGroup& group) {
+    found.insert(found.end(), group.ranks.begin(), group.ranks.end());
+  };
+  const auto add_if = [&](const auto& differs) {
+    const auto count = std::count_if(groups.begin(), groups.end(), differs);
+    if (count == 0 || static_cast<size_t>(count) == groups.size()) return;
+    for (const StackGroup& group : groups) {
+      if (differs(group)) take(group);
+    }
+  };
+  if (groups.size() < 2) return found;
+  add_if([](const StackGroup& group) { return group.stopped; });
+  if (found.empty()) {
+    const bool some_wait = std::any_of(groups.begin(), groups.end(),
+                                       [](const StackGroup& group) { return group.waits; });
+    if (some_wait) {
+      add_if([](const StackGroup& group) { return !group.waits && !group.stack.empty(); });
+    }
+  }
+  if (found.empty() && 2 * groups.front().ranks.size() > workers) {
+    for (size_t i = 1; i < groups.size(); ++i) take(groups[i]);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+bool WaitsForOthers(const std::string& stack) {
+  return std::any_of(kCollectives.begin(), kCollectives.end(), [&stack](std::string_view name) {
+    return stack.find(name) != std::string::npos;
+  });
+}
+
+StackGroups GroupStacks(const std::vector<WorkerStack>& workers) {
+  std::map<std::string, StackGroup> by_text;
+  for (const WorkerStack& worker : workers) {
+    StackGroup& group = by_text[worker.state == "T" ? "stopped (state T)" : worker.stack];
+    group.stopped = worker.state == "T";
+    group.ranks.push_back(worker.rank);
+  }
+  StackGroups result;
+  for (auto& [text, group] : by_text) {
+    group.stack = text;
+    group.hash = Hash64(std::string_view(text));
+    group.waits = WaitsForOthers(text);
+    std::sort(group.ranks.begin(), group.ranks.end());
+    result.groups.push_back(group);
+  }
+  std::sort(result.groups.begin(), result.groups.end(),
+            [](const StackGroup& one, const StackGroup& other) {
+              if (one.ranks.size() != other.ranks.size()) {
+                return one.ranks.size() > other.ranks.size();
+              }
+              return one.ranks.front() < other.ranks.front();
+            });
+  result.outliers = OutliersOf(result.groups, workers.size());
+  return result;
+}
+
+std::string Describe(const StackGroups& groups) {
+  if (groups.groups.empty()) return "";
+  std::string text;
+  if (!groups.outliers.empty()) {
+    text = RanksText(groups.outliers) + (groups.outliers.size() == 1 ? " differs from the others; "
+                                                                     : " differ from the others; ");
+  }
+  for (size_t i = 0; i < groups.groups.size() && i < kShownGroups; ++i) {
+    const StackGroup& group = groups.groups[i];
+    std::array<char, 16> hash{};
+    std::snprintf(hash.data(), hash.size(), "%08x", static_cast<unsigned>(group.hash >> 32));
+    text += (i == 0 ? "" : "; ") + RanksText(group.ranks) + " [" + hash.data() +
+            "]: " + StackLine(group.stack);
+  }
+  if (groups.groups.size() > kShownGroups) {
+    text += "; and " + std::to_string(groups.groups.size() - kShownGroups) + " other stacks";
+  }
+  return text;
+}
+
+}  // namespace longhaul::runtime::controller

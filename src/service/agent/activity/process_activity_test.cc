@@ -1,0 +1,140 @@
+#include "service/agent/activity/process_activity.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "service/agent/activity/stack_reader.h"
+#include "service/agent/worker_output.h"
+
+namespace longhaul::service {
+namespace {
+
+// A child that leads a session, and waits to be killed.
+class Child {
+ public:
+  explicit Child(bool handles_signal = false) : pid_(fork()) {
+    if (pid_ == 0) {
+      if (handles_signal) (void)std::signal(kStackSignal, [](int) { _exit(9); });
+      setsid();
+      for (;;) pause();
+    }
+    while (getsid(pid_) != pid_) usleep(100);
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST(NumberOfLine, FindsWholeNamesAtTheBeginningsOfLines) {
+  const char* text =
+      "State:\tS\nTracerPid:\t12\nnonvoluntary_ctxt_switches:\t3\n"
+      "voluntary_ctxt_switches:\t44\n";
+  EXPECT_EQ(NumberOfLine(text, "TracerPid:"), 12u);
+  EXPECT_EQ(NumberOfLine(text, "voluntary_ctxt_switches:"), 44u);
+  EXPECT_EQ(NumberOfLine(text, "State:"), 0u) << "no number";
+  EXPECT_EQ(NumberOfLine("", "State:"), 0u);
+}
+
+TEST(NetworkBytes, AreThoseOfAllInterfacesButTheLoopbackOne) {
+  const char* text =
+      "Inter-|   Receive                            |  Transmit\n"
+      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n"
+      "    lo: 5000 1 0 0 0 0 0 0 5000 1 0 0 0 0 0 0\n"
+      "  eth0:     100 2 0 0 0 0 0 0     7 3 0 0 0 0 0 0\n"
+      " eth10:1000 2 0 0 0 0 0 0 20 3 0 0 0 0 0 0\n";
+  EXPECT_EQ(NetworkBytes(text), 1'127u);
+  EXPECT_EQ(NetworkBytes(""), 0u);
+  EXPECT_EQ(NetworkBytes("eth0:"), 0u);
+}
+
+TEST(SampleSessions, SeesAStoppedProcessAndThatItGoesOn) {
+  const Child child;
+  EXPECT_FALSE(SampleSessions({child.pid()})[child.pid()].stopped);
+  kill(child.pid(), SIGSTOP);
+  ASSERT_EQ(waitpid(child.pid(), nullptr, WUNTRACED), child.pid());
+  const ActivitySample stopped = SampleSessions({child.pid()})[child.pid()];
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.processes, 1u);
+  EXPECT_FALSE(stopped.debugged);
+  kill(child.pid(), SIGCONT);
+  ASSERT_EQ(waitpid(child.pid(), nullptr, WCONTINUED), child.pid());
+  EXPECT_FALSE(SampleSessions({child.pid()})[child.pid()].stopped);
+}
+
+TEST(SampleSessions, CountsWhatThisProcessUses) {
+  const pid_t session = getsid(0);
+  const ActivitySample before = SampleSessions({session})[session];
+  EXPECT_GT(before.processes, 0u);
+  volatile uint64_t work = 0;
+  ActivitySample after = before;
+  for (int i = 0; i < 1'000 && after.cpu_ns <= before.cpu_ns; ++i) {
+    for (int j = 0; j < 10'000'000; ++j) work = work + 1;
+    after = SampleSessions({session})[session];
+  }
+  EXPECT_GT(after.cpu_ns, before.cpu_ns);
+  EXPECT_GT(after.io_bytes, before.io_bytes) << "it has read /proc";
+}
+
+TEST(SampleSessions, ASessionWithoutProcessesIsEmpty) {
+  EXPECT_EQ(SampleSessions({999'999'999})[999'999'999].processes, 0u);
+}
+
+TEST(ThreadsText, NamesTheSystemCallOfAThread) {
+  const Child child;
+  const std::string text = ThreadsText(child.pid());
+  EXPECT_NE(text.find("thread " + std::to_string(child.pid())), std::string::npos) << text;
+  EXPECT_NE(text.find("state "), std::string::npos) << text;
+}
+
+// Reads the stack of the process, which has this file.
+StackOfWorker ReadStack(pid_t process, const std::string& file) {
+  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
+  StackReader reader(*loop, ReadWorkerFile);
+  std::vector<StackOfWorker> found;
+  reader.Read({{3, process, file}}, [&](std::vector<StackOfWorker> stacks) {
+    found = std::move(stacks);
+    loop->Stop();
+  });
+  loop->Run();
+  return found.empty() ? StackOfWorker{} : found[0];
+}
+
+// A signal that a process does not handle would end it.
+TEST(StackReader, LeavesAProcessAloneThatDoesNotHandleTheSignal) {
+  const Child child;
+  const std::string file = testing::TempDir() + "/stack-" + std::to_string(child.pid());
+  ASSERT_TRUE(WriteWorkerFile(file, "").ok());
+  EXPECT_EQ(ReadStack(child.pid(), file).rank, 3u);
+  EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+  unlink(file.c_str());
+}
+
+TEST(StackReader, LeavesAProcessAloneThatUsesTheSignalForSomethingElse) {
+  const Child child(true);
+  EXPECT_EQ(ReadStack(child.pid(), testing::TempDir() + "/no-such-file").rank, 3u);
+  EXPECT_EQ(ReadStack(child.pid(), "").rank, 3u);
+  EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+}
+
+TEST(StackReader, OfAProcessThatHasEndedThereIsNone) {
+  pid_t process = 0;
+  {
+    const Child child;
+    process = child.pid();
+  }
+  const StackOfWorker stack = ReadStack(process, "");
+  EXPECT_EQ(stack.calls, "");
+  EXPECT_EQ(stack.text, "");
+}
+
+}  // namespace
+}  // namespace longhaul::service

@@ -1,0 +1,115 @@
+#include "service/agent/activity/stack_reader.h"
+
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+#include "io/files/file.h"
+#include "io/process/process.h"
+#include "service/agent/activity/stack_text.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr uint64_t kLongestFact = 16 * 1024;
+constexpr size_t kMostThreads = 256;
+
+std::string ReadFact(const std::string& path) {
+  const Result<std::string> text = io::ReadText(path, kLongestFact);
+  return text.ok() ? std::string(Trim(*text)) : std::string();
+}
+
+std::string FolderOf(pid_t process) { return "/proc/" + std::to_string(process); }
+
+// The letter after the name in brackets; '?' when the thread has ended.
+char StateIn(const std::string& stat) {
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+}
+
+}  // namespace
+
+std::string ThreadsText(pid_t process) {
+  std::string text;
+  size_t threads = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(FolderOf(process) + "/task", error), end;
+       at != end && !error && threads < kMostThreads; at.increment(error), ++threads) {
+    const std::string thread = at->path().string();
+    const std::string where = ReadFact(thread + "/wchan");
+    text += "thread " + at->path().filename().string() + " (" +
+            Printable(ReadFact(thread + "/comm"), 32) + "): state " +
+            StateIn(ReadFact(thread + "/stat")) + ", " +
+            SystemCallName(ReadFact(thread + "/syscall")) +
+            (where.empty() || where == "0" ? "" : ", in " + Printable(where, 64)) + "\n";
+  }
+  return text;
+}
+
+StackReader::~StackReader() {
+  for (const io::EventLoop::TimerId timer : timers_) loop_.Cancel(timer);
+}
+
+// Sends the signal where it is certain that it does not end the process and means nothing else to
+// it: a worker that has registered for it has made its file. The pidfd makes sure that the process
+// whose handlers are read is the one that receives it.
+bool StackReader::AsksForStack(const StackTarget& target) const {
+  const Result<io::Fd> process = io::OpenPidfd(target.process);
+  if (!process.ok() || !read_(target.file).ok()) return false;
+  const std::string folder = FolderOf(target.process);
+  if (StateIn(ReadFact(folder + "/stat")) == 'T') return false;
+  if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return false;
+  return io::Signal(*process, kStackSignal).ok();
+}
+
+void StackReader::Read(std::vector<StackTarget> targets, Done done) {
+  std::vector<Asked> asked;
+  for (StackTarget& target : targets) {
+    const bool waits = AsksForStack(target);
+    asked.push_back({std::move(target), waits, ""});
+  }
+  Later(std::move(asked), std::move(done), kPolls);
+}
+
+void StackReader::Later(std::vector<Asked> asked, Done done, int polls) {
+  const auto timer = std::make_shared<io::EventLoop::TimerId>();
+  *timer =
+      loop_.After(kPoll, [this, timer, asked = std::move(asked), done = std::move(done), polls] {
+        timers_.erase(*timer);
+        Poll(asked, done, polls);
+      });
+  timers_.insert(*timer);
+}
+
+// A file is complete when it has text and did not grow since the last look at it.
+void StackReader::Poll(std::vector<Asked> asked, Done done, int polls) {
+  bool waits = false;
+  for (Asked& each : asked) {
+    if (!each.waits) continue;
+    const Result<std::string> text = read_(each.target.file);
+    const std::string now = text.ok() ? *text : "";
+    each.waits = now.empty() || now != each.written;
+    each.written = now;
+    waits = waits || each.waits;
+  }
+  if (waits && polls > 0) return Later(std::move(asked), std::move(done), polls - 1);
+  std::vector<StackOfWorker> stacks;
+  for (const Asked& each : asked) {
+    StackOfWorker stack;
+    stack.rank = each.target.rank;
+    const std::vector<std::string> calls = PythonCalls(each.written);
+    for (const std::string& call : calls) stack.calls += call + "\n";
+    if (calls.empty()) {
+      stack.calls = SystemCallName(ReadFact(FolderOf(each.target.process) + "/syscall"));
+    }
+    stack.text = ThreadsText(each.target.process) + each.written;
+    stacks.push_back(std::move(stack));
+  }
+  done(std::move(stacks));
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,76 @@
+// Gathers the stacks of workers: of each thread what the kernel says, and of a Python program that
+// was forked from its fork server the calls of all its threads.
+//
+// The fork server has registered a handler for kStackSignal, which writes the calls into a file
+// (python/fork_server.py). The signal is only sent to a process that handles it. Stopped processes
+// cannot. Leaves out the calls of C and C++.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "io/event_loop.h"
+
+namespace longhaul::service {
+
+// A real-time signal that no library uses by default.
+constexpr int kStackSignal = 62;
+// The file for the calls, in the environment of a forked worker.
+constexpr char kStackFileVariable[] = "LONGHAUL_STACK_FILE";
+
+struct StackTarget {
+  uint32_t rank = 0;
+  pid_t process = 0;
+  std::string file;  // of kStackFileVariable
+};
+
+struct StackOfWorker {
+  uint32_t rank = 0;
+  std::string calls;  // of the main thread, innermost first, a line each
+  std::string text;   // everything, for people
+};
+
+class StackReader {
+ public:
+  static constexpr Duration kPoll = std::chrono::milliseconds(50);
+  static constexpr int kPolls = 20;  // a second in all
+
+  // `read` returns the text of a worker's file (ReadWorkerFile, as the user of the workers).
+  StackReader(io::EventLoop& loop, std::function<Result<std::string>(const std::string&)> read)
+      : loop_(loop), read_(std::move(read)) {}
+  ~StackReader();
+  StackReader(const StackReader&) = delete;
+  StackReader& operator=(const StackReader&) = delete;
+
+  // Calls `done` on the loop, later, once all files are complete or a second has passed. A process
+  // that has ended meanwhile has an empty stack.
+  void Read(std::vector<StackTarget> targets, std::function<void(std::vector<StackOfWorker>)> done);
+
+ private:
+  struct Asked {
+    StackTarget target;
+    bool waits = false;   // for its file
+    std::string written;  // so far
+  };
+  using Done = std::function<void(std::vector<StackOfWorker>)>;
+  bool AsksForStack(const StackTarget& target) const;
+  void Poll(std::vector<Asked> asked, Done done, int polls);
+  void Later(std::vector<Asked> asked, Done done, int polls);
+
+  io::EventLoop& loop_;
+  const std::function<Result<std::string>(const std::string&)> read_;
+  std::set<io::EventLoop::TimerId> timers_;
+};
+
+// What the kernel says about each thread: its state, name, system call and place in the kernel.
+std::string ThreadsText(pid_t process);
+
+}  // namespace longhaul::service
