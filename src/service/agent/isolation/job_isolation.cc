@@ -174,14 +174,17 @@ class CountedIsolation final : public JobIsolation {
     const auto found = attempts_.find(attempt);
     if (found == attempts_.end()) return {};
     std::vector<io::ProcessRow> rows;
-    for (int pass = 0; pass < kStopPasses; ++pass) {
+    int still_passes = 0;
+    // A list in which all are still may lack the last child of one that was stopped meanwhile; a
+    // further list, begun after that, has it.
+    for (int pass = 0; pass < kStopPasses && still_passes < 2; ++pass) {
       rows = Rows(attempt, found->second);
       bool all_still = true;
       for (const io::ProcessRow& row : rows) {
         all_still = all_still && row.still;
         if (!row.still) (void)Signal(row, SIGSTOP);
       }
-      if (all_still) break;
+      still_passes = all_still ? still_passes + 1 : 0;
     }
     std::vector<pid_t> killed;
     for (const io::ProcessRow& row : rows) {
