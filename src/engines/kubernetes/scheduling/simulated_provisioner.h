@@ -23,8 +23,9 @@ class SimulatedProvisioner {
   void AddClass();
   // Makes a claim for a pod. Returns its name.
   std::string MakeClaim(const std::string& pod);
-  // Makes the volumes of the claims that have a node, or gives up where `fails` says so. Returns
-  // what it has done, in lines.
+  // Makes the volume of each claim that has a node. If `fails` returns true, it makes none for that
+  // claim and removes the node from it, as a provisioner does that finds no room. Returns a line
+  // about each claim that it has changed.
   std::string Tend(Random& rng, const std::function<bool()>& fails);
   // Whether all claims of the pod have volumes.
   bool HasVolumes(const Json& pod) const;

@@ -2,8 +2,8 @@
 // was forked from its fork server the calls of all its threads.
 //
 // The fork server has registered a handler for kStackSignal, which writes the calls into a file
-// (python/fork_server.py). The signal is only sent to a process that handles it. Stopped processes
-// cannot. Leaves out the calls of C and C++.
+// (python/fork_server/worker.py). The signal is only sent to a process that handles it. A stopped
+// process cannot handle it. Leaves out the calls of C and C++.
 #pragma once
 
 #include <sys/types.h>

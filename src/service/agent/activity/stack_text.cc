@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostCalls = 64;
 
 // The file of the fork server's own calls, which are below those of the program.
-constexpr std::string_view kForkServer = "(<longhaul fork server>:";
+constexpr std::string_view kForkServer = "(<longhaul fork server>/";
 
 // Those in which a process waits. The numbers are the ones of this machine's architecture.
 constexpr std::pair<long, std::string_view> kWaits[] = {

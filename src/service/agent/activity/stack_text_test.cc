@@ -17,7 +17,7 @@ constexpr char kDump[] =
     "Current thread 0x00007f0b (most recent call first):\n"
     "  File \"/home/a b/x, line 7 in y.py\", line 12 in <module>\n"
     "  File \"train.py\", line 3 in main\n"
-    "  File \"<longhaul fork server>\", line 485 in run_script\n"
+    "  File \"<longhaul fork server>/program.py\", line 485 in run_script\n"
     "\n"
     "Thread 0x00007f0c (most recent call first):\n"
     "  File \"/usr/lib/python3.11/threading.py\", line 1 in later\n";

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "service/agent/python/fork_server_text.h"
+#include "service/agent/python/fork_server_modules.h"
 #include "service/agent/python/interpreter.h"
 
 namespace longhaul::service {
@@ -22,15 +22,32 @@ constexpr const char* kOfOneWorker[] = {"RANK",
                                         "TORCHELASTIC_ERROR_FILE"};
 constexpr char kText[] = "LONGHAUL_FORK_SERVER_TEXT";
 
-// The text is a module of its own: __main__ becomes the program's.
+// The modules are a package of their own: __main__ becomes the program's.
 constexpr char kBegin[] =
-    "import os, sys\n"
-    "server = type(sys)('_longhaul_fork_server')\n"
-    "server.__file__ = '<longhaul fork server>'\n"
-    "sys.modules[server.__name__] = server\n"
-    "exec(compile(os.environ['LONGHAUL_FORK_SERVER_TEXT'], server.__file__, 'exec'), "
-    "server.__dict__)\n"
-    "server.main()\n";
+    "import json, os, sys\n"
+    "from importlib.machinery import ModuleSpec\n"
+    "def add(name, is_package=False):\n"
+    "    module = type(sys)(name)\n"
+    "    module.__spec__ = ModuleSpec(name, None, is_package=is_package)\n"
+    "    module.__package__ = module.__spec__.parent\n"
+    "    sys.modules[name] = module\n"
+    "    return module\n"
+    "package = add('_longhaul_fork_server', True)\n"
+    "package.__path__ = []\n"
+    "for name, text in json.loads(os.environ['LONGHAUL_FORK_SERVER_TEXT']):\n"
+    "    module = add(package.__name__ + '.' + name)\n"
+    "    module.__file__ = '<longhaul fork server>/' + name + '.py'\n"
+    "    setattr(package, name, module)\n"
+    "    exec(compile(text, module.__file__, 'exec'), module.__dict__)\n"
+    "package.server.main()\n";
+
+std::string ModulesAsJson() {
+  nlohmann::json modules = nlohmann::json::array();
+  for (const PythonModule& module : ForkServerModules()) {
+    modules.push_back({module.name, module.text});
+  }
+  return modules.dump();
+}
 
 // Options that need no value: "-u", "-OO", "-uB".
 bool IsPlainOption(std::string_view word) {
@@ -83,7 +100,7 @@ ForkServerCommand PythonForkServer(const PythonProgram& program,
   command.environment = std::move(environment);
   command.environment[kSwitch] =
       setup.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  command.environment[kText] = ForkServerText();
+  command.environment[kText] = ModulesAsJson();
   // OpenBLAS starts its threads when it is loaded. A forked worker asks for them again.
   command.environment["OPENBLAS_NUM_THREADS"] = "1";
   // It is no worker. There is room for what tells a worker's processes from others.

@@ -1,8 +1,8 @@
 // The fork server of a Python program: which programs have one, and how it is started.
 //
 // It loads the packages that the program imports, and forks the program's workers from then on
-// (fork_server.py, worker_api/fork_server.h). A job's environment with LONGHAUL_FORK_SERVER=0 does
-// without. Pure: text in, values out.
+// (fork_server/server.py, worker_api/fork_server.h). A job whose environment has
+// LONGHAUL_FORK_SERVER=0 has no fork server. Pure: text in, values out.
 #pragma once
 
 #include <map>
