@@ -14,10 +14,10 @@
 #include "io/files/file.h"
 #include "io/process/process.h"
 #include "io/process/process_tree.h"
-#include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
 #include "service/agent/activity/stack_reader.h"
 #include "service/agent/python/python_fork_server.h"
+#include "service/agent/worker_environment.h"
 #include "service/trainer_program.h"
 
 namespace longhaul::service {
@@ -29,11 +29,6 @@ constexpr int kReapTries = 50;
 
 // How often limits are checked: it bounds how far a job without control group gets beyond them.
 constexpr Duration kLimitsPeriod = std::chrono::milliseconds(100);
-
-// Loading packages from a cold disk takes a minute.
-constexpr Duration kForkServerPatience = std::chrono::minutes(3);
-
-constexpr char kSocketVariable[] = "LONGHAUL_AGENT_SOCKET";
 
 // Kills the children with all these entries in their environment, and returns them.
 std::vector<pid_t> KillChildrenWith(const std::vector<std::string>& mark) {
@@ -47,65 +42,10 @@ std::vector<pid_t> KillChildrenWith(const std::vector<std::string>& mark) {
   return killed;
 }
 
-// By which the processes of a worker are found.
-std::vector<std::string> MarkOf(const std::map<std::string, std::string>& environment) {
-  std::vector<std::string> mark;
-  for (const char* name : {kSocketVariable, "RANK"}) {
-    mark.push_back(std::string(name) + "=" + environment.at(name));
-  }
-  return mark;
-}
-
 // Whether no retry can help.
 bool IsPermanent(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kPermissionDenied ||
          status.code() == Code::kInvalidArgument;
-}
-
-Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWorker& order,
-                                                         const std::string& error_file,
-                                                         const std::string& worker_api,
-                                                         const std::string& library,
-                                                         const std::string& python_packages) {
-  const proto::StartWorkers& start = *order.start;
-  std::map<std::string, std::string> base = io::CurrentEnvironment();
-  for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
-  runtime::WorkerPlace place;
-  place.node_rank = start.node_rank();
-  place.nodes = start.nodes();
-  place.first_rank = start.first_rank();
-  place.local_rank = order.worker.rank - start.first_rank();
-  place.local_ranks = start.local_ranks();
-  place.world = start.world();
-  place.master_address = start.master_address();
-  place.master_port = static_cast<uint16_t>(start.master_port());
-  place.restart_count = start.restart_count();
-  place.max_restarts = start.job().max_restarts();
-  // Named by --rdzv-id and --role.
-  const auto& named = start.job().workload().environment();
-  const auto run_id = named.find("TORCHELASTIC_RUN_ID");
-  const auto role = named.find("ROLE_NAME");
-  place.run_id = run_id == named.end() ? order.worker.job.value() : run_id->second;
-  if (role != named.end()) place.role = role->second;
-  place.error_file = error_file;
-  place.torch_version = start.job().workload().torch_version();
-  std::map<std::string, std::string> environment =
-      runtime::WorkerEnvironment(place, std::move(base));
-  environment[kSocketVariable] = worker_api;
-  environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
-  if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
-  if (!python_packages.empty()) {
-    // Last, so that folders that the user names come first.
-    std::string& path = environment["PYTHONPATH"];
-    path += (path.empty() ? "" : ":") + python_packages;
-  }
-  // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
-  const bool reads_output = !start.job().workload().step_pattern().empty();
-  if (reads_output) environment.try_emplace("PYTHONUNBUFFERED", "1");
-  const std::vector<uint32_t> devices(start.devices().begin(), start.devices().end());
-  const std::map<std::string, std::string> own(named.begin(), named.end());
-  RETURN_IF_ERROR(runtime::agent::AssignDevices(devices, own, environment));
-  return environment;
 }
 
 }  // namespace
@@ -115,6 +55,7 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions option
     : loop_(loop),
       trainer_(std::move(options.trainer)),
       user_(std::move(options.user)),
+      fork_servers_(loop, user_),
       isolation_(options.groups != nullptr ? MakeGroupIsolation(std::move(options.groups))
                                            : MakeCountedIsolation(std::move(options.no_groups),
                                                                   [this](const AttemptId& attempt) {
@@ -142,7 +83,7 @@ WorkerLauncher::~WorkerLauncher() {
       for (const pid_t child : killed) (void)waitpid(child, nullptr, 0);
     }
   }
-  fork_servers_.clear();
+  fork_servers_.Clear();
   std::set<AttemptId> rest;
   for (const auto& [attempt, state] : attempts_) rest.insert(attempt);
   for (const auto& [attempt, timer] : ending_) rest.insert(attempt);
@@ -283,8 +224,8 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
   }
   Result<WorkerOutput> output = OpenOutput(order.worker, run_directory);
   if (!output.ok()) return Fail(order.worker, output.status());
-  Result<std::map<std::string, std::string>> environment =
-      EnvironmentOf(order, output->error_path, worker_api, worker_library_, python_packages_);
+  Result<std::map<std::string, std::string>> environment = EnvironmentOfWorker(
+      order, {output->error_path, worker_api, worker_library_, python_packages_});
   if (!environment.ok()) return Fail(order.worker, environment.status());
   if (user_.has_value()) {
     io::SetUserVariables(*user_, *environment);
@@ -360,7 +301,7 @@ void WorkerLauncher::ForkTrainer(const runtime::SpawnWorker& order,
                                  const std::string& run_directory, const Environment& environment,
                                  WorkerOutput output) {
   const Result<ForkServerLink*> server =
-      ForkServer(order.worker.job, run_directory, [this]() -> Result<ForkServerCommand> {
+      fork_servers_.Get(order.worker.job, run_directory, [this]() -> Result<ForkServerCommand> {
         if (trainer_.empty()) return NoTrainer();
         ForkServerCommand command = TrainerForkServer(trainer_);
         if (user_.has_value()) io::SetUserVariables(*user_, command.environment);
@@ -381,7 +322,7 @@ bool WorkerLauncher::ForksPython(const runtime::SpawnWorker& order,
                                  const Environment& environment) const {
   const proto::Workload& workload = order.start->job().workload();
   const std::vector<std::string> argv(workload.command().begin(), workload.command().end());
-  return !ForkServerIsOff(environment) && !without_fork_server_.contains(order.worker.job) &&
+  return !ForkServerIsOff(environment) && !fork_servers_.HasFailed(order.worker.job) &&
          ParsePythonProgram(argv).has_value();
 }
 
@@ -392,7 +333,7 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
       ParsePythonProgram(runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
                                              order.worker.rank - order.start->first_rank()));
   CHECK(program.has_value()) << "a word of the command has changed what it is";
-  const Result<ForkServerLink*> server = ForkServer(order.worker.job, run_directory, [&] {
+  const Result<ForkServerLink*> server = fork_servers_.Get(order.worker.job, run_directory, [&] {
     return Result<ForkServerCommand>(
         PythonForkServer(*program, environment, workload.working_directory(), {python_packages_},
                          run_directory + "/logs/fork-server.modules"));
@@ -424,33 +365,11 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
 // A worker without a fork server starts later, and does the same.
 void WorkerLauncher::ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
                                     WorkerOutput output, const Status& why) {
-  const auto server = fork_servers_.find(order.worker.job);
-  const bool served =
-      server != fork_servers_.end() && server->second != nullptr && server->second->has_served();
-  // One that has served gets a successor at the next start: perhaps packages have changed.
-  if (served) {
-    if (server->second->alive()) DropForkServer(order.worker.job);
-  } else if (without_fork_server_.insert(order.worker.job).second &&
-             why.code() != Code::kFailedPrecondition) {
+  if (fork_servers_.TakeFailure(order.worker.job, why)) {
     dprintf(output.log.get(), "longhaul: workers start without a fork server: %s\n",
             why.message().c_str());
   }
   Execute(order, std::move(environment), std::move(output));
-}
-
-Result<ForkServerLink*> WorkerLauncher::ForkServer(
-    const JobId& job, const std::string& run_directory,
-    const std::function<Result<ForkServerCommand>()>& command) {
-  std::unique_ptr<ForkServerLink>& server = fork_servers_[job];
-  if (server == nullptr || !server->alive()) {
-    ASSIGN_OR_RETURN(const ForkServerCommand found, command());
-    const io::FileIdentity files(user());
-    const std::string logs = run_directory + "/logs";
-    RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
-    ASSIGN_OR_RETURN(server, ForkServerLink::Start(loop_, found, logs + "/fork-server.log", user_,
-                                                   kForkServerPatience));
-  }
-  return server.get();
 }
 
 void WorkerLauncher::AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output,
@@ -580,9 +499,8 @@ Status WorkerLauncher::WriteStacks(const std::string& path, const std::string& t
 
 bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process) const {
   if (const std::optional<pid_t> own = Pid(worker)) return io::BelongsTo(process, *own);
-  const auto server = fork_servers_.find(worker.job);
-  if (server == fork_servers_.end() || server->second == nullptr) return false;
-  if (process == server->second->pid()) return false;
+  const std::optional<pid_t> server = fork_servers_.Process(worker.job);
+  if (!server.has_value() || process == *server) return false;
   // Forked workers are children of this process, not of their fork server.
   const Result<io::ProcessFacts> facts = io::ReadProcessFacts(process);
   return facts.ok() && facts->parent == ::getpid() &&
@@ -592,16 +510,7 @@ bool WorkerLauncher::IsProcessOf(const runtime::WorkerId& worker, pid_t process)
 
 void WorkerLauncher::DropJob(const JobId& job) {
   EndIdle(job, UINT64_MAX);
-  without_fork_server_.erase(job);
-  DropForkServer(job);
-}
-
-void WorkerLauncher::DropForkServer(const JobId& job) {
-  const auto found = fork_servers_.find(job);
-  if (found == fork_servers_.end()) return;
-  // Later, because an answer of this very parent may have brought us here.
-  loop_.Post([parent = std::shared_ptr<ForkServerLink>(std::move(found->second))] {});
-  fork_servers_.erase(found);
+  fork_servers_.Forget(job);
 }
 
 void WorkerLauncher::KillAll() {

@@ -28,7 +28,7 @@
 #include "io/process/user_account.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/activity/activity_watch.h"
-#include "service/agent/fork_server_link.h"
+#include "service/agent/fork_server/job_fork_servers.h"
 #include "service/agent/isolation/job_isolation.h"
 #include "service/agent/isolation/log_limit.h"
 #include "service/agent/output/output_copier.h"
@@ -85,10 +85,7 @@ class WorkerLauncher {
   std::string LimitsDescription() const { return isolation_->Description(); }
 
  private:
-  // Entries of the environment that the processes of one worker have and no others of this agent:
-  // its socket, which is the one of its attempt, and its rank. Empty for the built-in trainer,
-  // which starts no processes.
-  using Mark = std::vector<std::string>;
+  using Mark = std::vector<std::string>;  // MarkOf; empty for the built-in trainer
 
   struct Running {
     pid_t pid = 0;
@@ -129,9 +126,6 @@ class WorkerLauncher {
                   Environment environment, WorkerOutput output);
   void ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
                       WorkerOutput output, const Status& why);
-  Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory,
-                                     const std::function<Result<ForkServerCommand>()>& command);
-  void DropForkServer(const JobId& job);
   void AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output, Mark mark);
   void Adopt(const runtime::WorkerId& worker, io::Process process, WorkerOutput output, Mark mark,
              bool entered);
@@ -143,6 +137,7 @@ class WorkerLauncher {
   io::EventLoop& loop_;
   const std::string trainer_;
   const std::optional<io::UserAccount> user_;
+  JobForkServers fork_servers_;
   const std::unique_ptr<JobIsolation> isolation_;
   const std::string worker_library_ = FindWorkerLibrary();
   const std::string python_packages_ = FindPythonPackages();
@@ -151,8 +146,6 @@ class WorkerLauncher {
   std::unique_ptr<OutputCopier> copier_;  // none: the output is not copied
   ActivityWatch activity_;
   std::map<runtime::WorkerId, Running> running_;
-  std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
-  std::set<JobId> without_fork_server_;  // theirs could not begin
   // Groups whose orphans became children of the agent.
   std::map<pid_t, io::EventLoop::TimerId> reaping_;
   // Marks of ended workers whose processes outside of their group are being killed.

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "service/agent/fork_server_link.h"
+#include "service/agent/fork_server/fork_server_link.h"
 
 namespace longhaul::service {
 

@@ -1,4 +1,4 @@
-#include "service/agent/fork_server_link.h"
+#include "service/agent/fork_server/fork_server_link.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
