@@ -15,7 +15,7 @@
 #include "frontend/report/report.h"
 #include "io/files/file.h"
 #include "proto/json.h"
-#include "service/agent/worker_output.h"
+#include "service/agent/output/worker_output.h"
 #include "service/controller/log/event_log_reader.h"
 
 namespace longhaul::frontend {

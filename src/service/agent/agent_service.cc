@@ -1,11 +1,9 @@
 #include "service/agent/agent_service.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
@@ -18,7 +16,6 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "base/utf8.h"
 #include "io/clock.h"
 #include "io/files/direct_file.h"
 #include "io/files/file.h"
@@ -26,11 +23,9 @@
 #include "io/process/cgroup.h"
 #include "io/process/process.h"
 #include "io/process/user_account.h"
-#include "service/agent/identity/agent_identity.h"
+#include "service/agent/identity/agent_credentials.h"
+#include "service/agent/job_directories.h"
 #include "service/agent/python/torch_version.h"
-#include "service/client/endpoint.h"
-#include "service/http/web_origin.h"
-#include "service/security/external_identity.h"
 #include "service/trainer_program.h"
 
 namespace longhaul::service {
@@ -59,87 +54,10 @@ std::string TrainerPath(const AgentOptions& options) {
   return FindTrainer();
 }
 
-// Where a job's artefacts go when it doesn't say.
-std::string RunDirectory(const AgentOptions& options, const proto::StartWorkers& start) {
-  if (!start.job().run_directory().empty()) return start.job().run_directory();
-  return options.state_directory + "/jobs/" + start.job_id();
-}
-
 // The name under which a rank's arena is kept here: see proto::StartWorkers. Requires a rank of
 // `start`.
 uint32_t ArenaOf(const proto::StartWorkers& start, uint32_t rank) {
   return start.arena_first_rank() + (rank - start.first_rank());
-}
-
-std::string CheckpointDirectoryOf(const AgentOptions& options, const proto::StartWorkers& start) {
-  return RunDirectory(options, start) + "/checkpoints";
-}
-
-// Lets the workers' user pass through the state directory, to the sockets and to the folders of
-// jobs, which it owns. What else is there remains closed to it.
-Status OpenToWorkers(const std::string& state_directory, const io::UserAccount& user) {
-  constexpr mode_t kPass = 0711;
-  const std::string jobs = state_directory + "/jobs";
-  if (chmod(state_directory.c_str(), kPass) != 0) {
-    return FromErrno(errno, "cannot let user " + user.name + " pass through " + state_directory);
-  }
-  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(jobs));
-  // lchown: a link there would lead elsewhere.
-  if (lchown(jobs.c_str(), user.user, user.group) != 0) {
-    return FromErrno(errno, "cannot give " + jobs + " to user " + user.name);
-  }
-  return {};
-}
-
-// What this agent presents to the controller and to other agents.
-struct Credentials {
-  bool tls = false;         // the certificate in the state directory
-  std::string token;        // without TLS
-  std::string peer_secret;  // between agents
-};
-
-bool IsRemote(const std::string& address) {
-  std::string host = address.substr(0, address.rfind(':'));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return !IsLoopback(host);
-}
-
-// Reads the file at each attempt to join: the issuer of an external token replaces it in time.
-Result<std::string> ReadJoinToken(const AgentOptions& options) {
-  if (!options.external_join_token) return ReadToken(options.join_token_file);
-  const Result<std::string> text = io::ReadText(options.join_token_file, kMostSignedTokenBytes + 1);
-  if (!text.ok()) return text.status().WithContext("the join token");
-  std::string token(Trim(*text));
-  if (IsSignedToken(token)) return token;
-  return InvalidArgument("the join token in " + options.join_token_file +
-                         " is no JSON Web Token, expected the token of an external identity");
-}
-
-// Joins if this is the first start with a join token. Refuses to be reached from outside, or to
-// connect to a controller elsewhere, without a certificate.
-Result<Credentials> OpenCredentials(const AgentOptions& options) {
-  Result<AgentIdentity> identity = ReadIdentity(options.state_directory);
-  if (identity.status().code() == Code::kNotFound && !options.join_token_file.empty()) {
-    ASSIGN_OR_RETURN(const std::string token, ReadJoinToken(options));
-    RETURN_IF_ERROR(JoinCluster({options.controller, options.node, token, options.ca_file},
-                                options.state_directory));
-    identity = ReadIdentity(options.state_directory);
-  }
-  if (identity.ok()) return Credentials{true, "", identity->peer_secret};
-  if (identity.status().code() != Code::kNotFound) return identity.status();
-  if (IsRemote(options.controller) || !IsLoopback(options.address)) {
-    return PermissionDenied(
-        (IsRemote(options.controller) ? "the controller " + options.controller
-                                      : "the address " + options.address) +
-        " is beyond loopback, which needs a certificate: longhaul token create-join makes a join "
-        "token; start the agent with --join-token-file FILE");
-  }
-  Credentials credentials;
-  if (!options.token_file.empty()) {
-    ASSIGN_OR_RETURN(credentials.token, ReadToken(options.token_file));
-  }
-  credentials.peer_secret = credentials.token;
-  return credentials;
 }
 
 }  // namespace
@@ -160,7 +78,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
                    io::OwnerLock::TakeWithin(options.state_directory, "longhaul agent",
                                              kStateDirectoryLimit, nullptr));
   if (user.has_value()) RETURN_IF_ERROR(OpenToWorkers(options.state_directory, *user));
-  ASSIGN_OR_RETURN(const Credentials credentials, OpenCredentials(options));
+  ASSIGN_OR_RETURN(const AgentCredentials credentials, OpenCredentials(options));
   RETURN_IF_ERROR(io::BecomeSubreaper());
 
   const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
@@ -190,6 +108,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
     self->Feed(std::move(input));
   };
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, agent->LaunchOptions(), feed_process);
+  agent->probes_ = std::make_unique<WorkerProbes>(loop, *agent->launcher_, options.node);
   io::LogInfo(agent->component_, agent->launcher_->LimitsDescription());
   {
     const io::FileIdentity files(agent->user());  // of the threads of these two
@@ -309,7 +228,7 @@ void AgentService::Feed(runtime::AgentInput input) {
 
 void AgentService::CheckCheckpoints() {
   for (const auto& [job, start] : starts_) {
-    disk_->Check(job, CheckpointDirectoryOf(options_, *start));
+    disk_->Check(job, CheckpointDirectoryOf(options_.state_directory, *start));
   }
   checkpoints_timer_ = loop_.After(kCheckpointsPeriod, [this] { CheckCheckpoints(); });
 }
@@ -430,7 +349,7 @@ void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
   if (!path.ok()) {
     return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
   }
-  launcher_->Spawn(effect, RunDirectory(options_, *effect.start), *path);
+  launcher_->Spawn(effect, RunDirectory(options_.state_directory, *effect.start), *path);
 }
 
 void AgentService::Do(const runtime::SignalWorker& effect) {
@@ -447,19 +366,20 @@ void AgentService::Do(const runtime::PersistPieces& effect) {
   for (const uint32_t rank : effect.ranks) {
     arenas.push_back(memory_->Find(effect.job, ArenaOf(*effect.start, rank)));
   }
-  disk_->Persist(effect, std::move(arenas), CheckpointDirectoryOf(options_, *effect.start));
+  disk_->Persist(effect, std::move(arenas),
+                 CheckpointDirectoryOf(options_.state_directory, *effect.start));
 }
 
 void AgentService::Do(const runtime::WriteManifest& effect) {
-  disk_->Commit(effect, CheckpointDirectoryOf(options_, *effect.start));
+  disk_->Commit(effect, CheckpointDirectoryOf(options_.state_directory, *effect.start));
 }
 
 void AgentService::Do(const runtime::CopyOut& effect) {
-  copies_->Copy(effect, RunDirectory(options_, *effect.start));
+  copies_->Copy(effect, RunDirectory(options_.state_directory, *effect.start));
 }
 
 void AgentService::Do(const runtime::FetchBack& effect) {
-  copies_->Fetch(effect, RunDirectory(options_, *effect.start));
+  copies_->Fetch(effect, RunDirectory(options_.state_directory, *effect.start));
 }
 
 void AgentService::Do(const runtime::SendCopies& effect) {
@@ -476,54 +396,11 @@ void AgentService::Do(const runtime::SendInterval& effect) {
 }
 
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
-  runtime::ProbedWorkers answer{effect.job, effect.attempt, {}, effect.with_stacks};
-  std::vector<StackTarget> targets;
-  for (const uint32_t rank : effect.ranks) {
-    proto::WorkersProbed::Worker& worker = answer.workers.emplace_back();
-    worker.set_rank(rank);
-    const runtime::WorkerId id{effect.job, effect.attempt, rank};
-    const std::optional<pid_t> pid = launcher_->Pid(id);
-    const Result<io::ProcessFacts> facts =
-        pid.has_value() ? io::ReadProcessFacts(*pid) : NotFound("no process");
-    if (!facts.ok()) {
-      worker.set_process_state("gone");
-      continue;
-    }
-    worker.set_process_state(std::string(1, facts->state));
-    worker.set_cpu_ns(facts->cpu_ns);
-    if (effect.resume_stopped && facts->state == 'T') {
-      launcher_->Signal(id, SIGCONT);
-      worker.set_resumed(true);
-    }
-    targets.push_back({rank, *pid, launcher_->StackFile(id)});
-  }
-  if (!effect.with_stacks) return Feed(std::move(answer));
-  stacks_.Read(std::move(targets), [this, answer](const std::vector<StackOfWorker>& stacks) {
-    AddStacks(answer, stacks);
-  });
-}
-
-// The whole stacks go into a file of the run, and the calls of the main threads to the controller.
-void AgentService::AddStacks(runtime::ProbedWorkers answer,
-                             const std::vector<StackOfWorker>& stacks) {
-  constexpr size_t kLongest = 4'096;
-  std::string text;
-  for (const StackOfWorker& stack : stacks) {
-    text += "worker " + std::to_string(stack.rank) + "\n" + stack.text + "\n";
-    for (proto::WorkersProbed::Worker& worker : answer.workers) {
-      if (worker.rank() == stack.rank)
-        worker.set_stack(ToValidUtf8(stack.calls.substr(0, kLongest)));
-    }
-  }
-  const auto start = starts_.find(answer.job);
-  if (start != starts_.end() && !text.empty()) {
-    const std::string name =
-        "logs/attempt-" + std::to_string(answer.attempt) + "/stacks-" + options_.node + ".txt";
-    const Status written =
-        launcher_->WriteStacks(RunDirectory(options_, *start->second) + "/" + name, text);
-    if (written.ok()) answer.stacks_file = name;
-  }
-  Feed(std::move(answer));
+  const auto start = starts_.find(effect.job);
+  const std::string directory =
+      start == starts_.end() ? "" : RunDirectory(options_.state_directory, *start->second);
+  probes_->Probe(effect, directory,
+                 [this](runtime::ProbedWorkers answer) { Feed(std::move(answer)); });
 }
 
 void AgentService::Do(const runtime::DropJob& effect) {
@@ -574,7 +451,7 @@ std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::W
   content.lease_seed = start.lease().data().seed();
   content.lease_first_step = start.lease().first_step();
   content.lease_end_step = start.lease().end_step();
-  content.checkpoint_directory = CheckpointDirectoryOf(options_, start);
+  content.checkpoint_directory = CheckpointDirectoryOf(options_.state_directory, start);
   content.config = start.job().workload().trainer_config();
   return content;
 }

@@ -23,8 +23,8 @@
 #include "io/files/owner_lock.h"
 #include "runtime/agent/agent_core.h"
 #include "runtime/rendezvous/store_server.h"
-#include "service/agent/activity/stack_reader.h"
 #include "service/agent/agent_memory.h"
+#include "service/agent/agent_options.h"
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
@@ -35,37 +35,9 @@
 #include "service/agent/work_queue.h"
 #include "service/agent/worker_api_server.h"
 #include "service/agent/worker_launcher.h"
+#include "service/agent/worker_probes.h"
 
 namespace longhaul::service {
-
-struct AgentOptions {
-  std::string controller;       // "HOST:PORT" for agents
-  std::string token_file;       // of a controller on this machine without TLS; may be empty
-  std::string join_token_file;  // for the first start with a controller that has TLS
-  // The join token is one of an external identity (service/security/external_identity.h), which
-  // needs ca_file. Its issuer writes the file and decides who may read it, so that the file's mode
-  // and owner are not checked: a volume of Kubernetes has links, and files of root.
-  bool external_join_token = false;
-  std::string ca_file;                // verifies it then; empty: the join token does
-  std::string node;                   // this node's name: 1 to 63 of a-z, 0-9 and '-'
-  uint32_t slots = 1;                 // how many workers this node can run
-  std::string state_directory;        // created when it is absent
-  std::string address = "127.0.0.1";  // at which other nodes connect to this one's stores
-  std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
-  uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
-  pid_t parent = 0;                                // the agent ends when this process ends; 0: none
-  // Run jobs as root where the agent is started as root. Not needed with `parent`: the user who
-  // started that process is the one who submits the job.
-  bool allow_root = false;
-  // The account that workers run as and that owns their files, where the agent is started as root;
-  // empty: the agent's own.
-  std::string run_as;
-  bool use_groups = true;    // limit jobs by control groups where possible
-  bool copy_output = false;  // what commands write is written to standard output too
-  // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
-  // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
-  std::vector<std::string> snapshot_keeper;
-};
 
 class AgentService final : private WorkerApiHost {
  public:
@@ -116,7 +88,6 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::SendCopies& effect);
   void Do(const runtime::SendInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
-  void AddStacks(runtime::ProbedWorkers answer, const std::vector<StackOfWorker>& stacks);
   void Do(const runtime::DropJob& effect);
   void Do(const runtime::KillNode& effect);
 
@@ -164,8 +135,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
-  StackReader stacks_{loop_,
-                      [this](const std::string& path) { return launcher_->ReadStack(path); }};
+  std::unique_ptr<WorkerProbes> probes_;
   WorkQueue interpreters_{loop_};  // starts the Python of commands, to ask for their PyTorch
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;
@@ -174,10 +144,6 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<ControllerLink> link_;
 };
-
-// Why the agent must not start as this user with these options, in one line; empty when it may.
-// `user`: the effective one.
-std::string WhyNotAsUser(const AgentOptions& options, uid_t user);
 
 // `longhaul agent`: runs until SIGTERM or SIGINT, which shut it down; a second signal ends it at
 // once. Returns the process's exit code.

@@ -33,8 +33,8 @@
 #include "service/agent/isolation/log_limit.h"
 #include "service/agent/output/output_copier.h"
 #include "service/agent/output/output_follower.h"
+#include "service/agent/output/worker_output.h"
 #include "service/agent/python/worker_library.h"
-#include "service/agent/worker_output.h"
 
 namespace longhaul::service {
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "service/agent/activity/stack_reader.h"
-#include "service/agent/worker_output.h"
+#include "service/agent/output/worker_output.h"
 
 namespace longhaul::service {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "io/net/socket.h"
-#include "service/agent/worker_output.h"
+#include "service/agent/output/worker_output.h"
 
 namespace longhaul::service {
 namespace {

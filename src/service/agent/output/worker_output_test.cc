@@ -1,4 +1,4 @@
-#include "service/agent/worker_output.h"
+#include "service/agent/output/worker_output.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

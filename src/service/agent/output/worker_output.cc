@@ -1,4 +1,4 @@
-#include "service/agent/worker_output.h"
+#include "service/agent/output/worker_output.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ namespace longhaul::service {
 namespace {
 
 constexpr size_t kLines = 20;
-constexpr size_t kBytes = 4096;
+constexpr size_t kMostTailBytes = 4096;
 constexpr uint64_t kLongestFile = 1 << 20;
 
 // Never blocks, and follows no link in the last part of the path.
@@ -98,8 +98,8 @@ std::string LastLines(const std::string& path, uint64_t begin) {
   if (!opened.ok() || fstat(opened->get(), &facts) != 0) return "";
   const io::Fd& file = *opened;
   const auto size = static_cast<uint64_t>(facts.st_size);
-  const uint64_t from = std::max(begin, size > kBytes ? size - kBytes : 0);
-  std::array<char, kBytes> buffer;
+  const uint64_t from = std::max(begin, size > kMostTailBytes ? size - kMostTailBytes : 0);
+  std::array<char, kMostTailBytes> buffer;
   const ssize_t got = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(from));
   if (got <= 0) return "";
 
