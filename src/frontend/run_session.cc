@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -22,12 +21,14 @@
 #include "frontend/controller_link.h"
 #include "frontend/embedded_cluster.h"
 #include "frontend/format.h"
-#include "frontend/live_view.h"
 #include "frontend/report/report.h"
 #include "frontend/report/report_json.h"
 #include "frontend/report/report_summary.h"
 #include "frontend/run_directory.h"
+#include "frontend/run_disk.h"
 #include "frontend/run_history.h"
+#include "frontend/run_hooks.h"
+#include "frontend/run_screen.h"
 #include "frontend/terminal.h"
 #include "frontend/worker_logs.h"
 #include "io/clock.h"
@@ -37,7 +38,6 @@
 #include "proto/json.h"
 #include "service/client/endpoint.h"
 #include "service/notify/hook_file.h"
-#include "service/notify/notifier.h"
 #include "service/trainer_program.h"
 #include "spec/notify/notify_file.h"
 
@@ -52,16 +52,9 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitSignal = 128;
 
-constexpr Duration kFramePeriod = milliseconds(100);
 constexpr Duration kOutputPeriod = milliseconds(100);
 // A job that must stop writes its last snapshot; after this time it is killed.
 constexpr Duration kStopLimit = seconds(60);
-constexpr Bytes kDiskNeeded(10 << 20);
-constexpr Bytes kDiskWanted(100 << 20);
-constexpr Bytes kDiskFull(1 << 20);
-constexpr Duration kDiskPeriod = seconds(1);
-// At the end the hooks may send for this long what is queued.
-constexpr Duration kHookLimit = seconds(10);
 constexpr uint32_t kMostWorkers = 64;  // a cluster made to measure for a job, on one machine
 constexpr uint32_t kUsualNodes = 2;
 constexpr uint32_t kUsualSlots = 2;
@@ -132,6 +125,21 @@ EarlierJob EarlierJobOf(const RunOptions& options) {
   return EarlierJob::kNone;
 }
 
+RunScreenOptions ScreenOptionsOf(const RunOptions& options, const spec::JobSpec& job,
+                                 Instant began) {
+  RunScreenOptions screen;
+  screen.job = job.name;
+  screen.began = began;
+  screen.is_command = !job.built_in();
+  screen.json = options.json;
+  screen.quiet = options.quiet;
+  screen.local_ranks = job.resources.processes_per_node.value_or(1);
+  screen.silent_local_ranks = options.silent_local_ranks;
+  screen.line_prefix = options.line_prefix;
+  screen.role = options.role;
+  return screen;
+}
+
 class Session {
  public:
   Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
@@ -151,14 +159,8 @@ class Session {
   void OnOver(const proto::JobStatus& status);
   void Fail(const Status& reason);
   void End();  // stops what runs, then the loop
-  void Draw();
-  void DrawSoon();
-  void WatchDisk();
+  void OnDisk(bool full);
   void FollowOutput();
-  void ShowOutput(const std::vector<WorkerLine>& lines);
-  void StartHooks(const std::vector<spec::HookSpec>& hooks);
-  void ShowHookFailures();
-  void FinishHooks();
   int Finish();
   RunFacts Facts() const;
 
@@ -169,24 +171,16 @@ class Session {
   const Instant began_at_ = io::Now();
   std::unique_ptr<io::EventLoop> loop_;
   io::Fd signals_;
-  std::mutex hook_failures_mutex_;
-  std::vector<std::string> hook_failures_;    // not shown yet; guarded by the mutex
-  std::unique_ptr<service::Notifier> hooks_;  // null: there are none
+  RunScreen screen_;
+  RunHistory history_;
+  WorkerLogs output_;
+  RunHooks hooks_;
   std::vector<HookRow> hook_rows_;
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<ControllerLink> link_;
   std::ofstream events_;
   bool shared_endpoint_ = false;
   std::string token_file_;  // the cluster's, names it among endpoints
-
-  const bool frames_;
-  LiveView view_;
-  ScreenPainter painter_;
-  RunHistory history_;
-  WorkerLogs output_;
-  bool draw_planned_ = false;
-  bool disk_full_ = false;
-  Instant drawn_at_{};
 
   Instant ready_at_{};
   Instant submitted_at_{};
@@ -206,47 +200,14 @@ Session::Session(const RunOptions& options, spec::JobSpec job, RunDirectory dire
       job_(std::move(job)),
       directory_(std::move(directory)),
       loop_(std::move(loop)),
-      events_(directory_.path + "/events.jsonl", std::ios::app),
-      frames_(!options.json && !options.quiet && CanDrawFrames()),
-      view_(job_.name, began_at_, !job_.built_in()),
-      output_(directory_.path) {
+      screen_(*loop_, ScreenOptionsOf(options_, job_, began_at_)),
+      output_(directory_.path),
+      hooks_(*loop_, hooks, directory_.path,
+             [this](const std::string& line) {
+               ShowMessage(proto::MessageNotification::WARNING, line);
+             }),
+      events_(directory_.path + "/events.jsonl", std::ios::app) {
   if (getloadavg(&load_average_, 1) != 1) load_average_ = 0;
-  StartHooks(hooks);
-}
-
-// A hook's thread may report its failure when the loop has ended; FinishHooks shows it then.
-void Session::StartHooks(const std::vector<spec::HookSpec>& hooks) {
-  if (hooks.empty()) return;
-  service::NotifierOptions notify;
-  notify.run_directory = directory_.path;
-  notify.on_first_failure = [this](const std::string& line) {
-    {
-      const std::lock_guard lock(hook_failures_mutex_);
-      hook_failures_.push_back(line);
-    }
-    loop_->Post([this] { ShowHookFailures(); });
-  };
-  hooks_ = std::make_unique<service::Notifier>(hooks, std::move(notify));
-}
-
-void Session::ShowHookFailures() {
-  std::vector<std::string> lines;
-  {
-    const std::lock_guard lock(hook_failures_mutex_);
-    lines.swap(hook_failures_);
-  }
-  for (const std::string& line : lines) ShowMessage(proto::MessageNotification::WARNING, line);
-}
-
-// A user who has asked twice for the end does not wait for hooks.
-void Session::FinishHooks() {
-  if (hooks_ == nullptr) return;
-  const bool at_once = failure_.code() == Code::kCancelled;
-  for (service::HookResult& result : hooks_->Finish(at_once ? Duration::zero() : kHookLimit)) {
-    hook_rows_.push_back({std::move(result.name), result.delivered, result.failed, result.dropped,
-                          std::move(result.last_error)});
-  }
-  ShowHookFailures();
 }
 
 Status Session::WatchSignals() {
@@ -262,7 +223,7 @@ void Session::OnSignal() {
   while (read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGWINCH) {
-      DrawSoon();
+      screen_.DrawSoon();
     } else {
       AskToStop(signal);
     }
@@ -277,6 +238,7 @@ void Session::AskToStop(int signal) {
     failure_ = CancelledError("killed on request; the newest checkpoint in " + directory_.path +
                               " is whole, --resume continues from it");
     ending_ = true;
+    screen_.StopClock();
     return loop_->Stop();
   }
   signal_ = signal;
@@ -302,7 +264,7 @@ Status Session::StartCluster(ClusterSize size) {
                                             : MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
   cluster.lock_fd = directory_.lock.fd();
-  cluster.is_foreign = [this](pid_t process) { return hooks_ != nullptr && hooks_->Owns(process); };
+  cluster.is_foreign = [this](pid_t process) { return hooks_.Owns(process); };
   cluster.agents = size.nodes;
   cluster.slots = size.slots;
   cluster.replacement_delay = options_.replacement_delay;
@@ -350,7 +312,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
     continues_ = job.continues;
     if (!job.plan_reason.empty())
       ShowMessage(proto::MessageNotification::INFO, "plan: " + job.plan_reason);
-    DrawSoon();
+    screen_.DrawSoon();
   };
   observer.on_notification = [this](const proto::Notification& notification,
                                     const service::FeedEvent& event, Instant at) {
@@ -379,21 +341,19 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
 
 void Session::OnNotification(const proto::Notification& notification,
                              const nlohmann::ordered_json& json) {
-  ShowOutput(output_.Read());  // the workers' last lines come before the report about them
+  screen_.ShowOutput(output_.Read());  // the workers' last lines come before the report about them
   if (notification.kind_case() == proto::Notification::kAttempt) {
     if (!job_.built_in())
       output_.Follow(notification.attempt().attempt(), notification.attempt().world());
   }
   history_.Take(notification);
-  if (hooks_ != nullptr) hooks_->Take(notification);
+  hooks_.Take(notification);
   nlohmann::ordered_json typed = {{"type", KindName(notification)}};
   typed.update(json);
   const std::string line =
       typed.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   events_ << line << std::flush;
-  if (options_.json) return WriteOut(line);
-  view_.Take(notification);
-  DrawSoon();
+  screen_.Take(notification, line);
 }
 
 void Session::ShowMessage(proto::MessageNotification::Severity severity, const std::string& text) {
@@ -405,78 +365,20 @@ void Session::ShowMessage(proto::MessageNotification::Severity severity, const s
   OnNotification(notification, proto::ToJson(notification));
 }
 
-// A full disk stops all decisions of the controller, so this process reports it.
-void Session::WatchDisk() {
+void Session::OnDisk(bool full) {
   if (ending_) return;
-  const Result<Bytes> space = FreeSpace(directory_.path);
-  const bool full = space.ok() && *space < kDiskFull;
-  if (full != disk_full_) {
-    ShowMessage(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
-                full ? "the disk of " + directory_.path +
-                           " is full: make room, and the job continues by itself"
-                     : "the disk of " + directory_.path + " has room again");
-  }
-  disk_full_ = full;
-  loop_->After(kDiskPeriod, [this] { WatchDisk(); });
-}
-
-void Session::DrawSoon() {
-  if (draw_planned_ || options_.json || options_.quiet) return;
-  draw_planned_ = true;
-  const Duration since = io::MonotonicNow() - drawn_at_;
-  loop_->After(std::max(Duration::zero(), frames_ ? kFramePeriod - since : Duration::zero()),
-               [this] { Draw(); });
-}
-
-void Session::Draw() {
-  draw_planned_ = false;
-  drawn_at_ = io::MonotonicNow();
-  if (!frames_) {
-    std::string text;
-    for (const std::string& line : view_.TakeLines()) text += line + "\n";
-    return WriteOut(text);
-  }
-  (void)view_.TakeLines();
-  WriteOut(painter_.Paint(view_.Frame(TerminalStyle(), io::Now())));
-  if (ending_) return;
-  draw_planned_ = true;  // clocks and ages move on
-  loop_->After(seconds(1), [this] {
-    if (io::MonotonicNow() - drawn_at_ >= milliseconds(900)) return Draw();
-    draw_planned_ = false;
-  });
+  ShowMessage(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
+              full ? "the disk of " + directory_.path +
+                         " is full: make room, and the job continues by itself"
+                   : "the disk of " + directory_.path + " has room again");
 }
 
 // A command's output is shown as a launcher's user expects it; the built-in trainer's adds nothing
 // to the view.
 void Session::FollowOutput() {
   if (ending_) return;
-  ShowOutput(output_.Read());
+  screen_.ShowOutput(output_.Read());
   loop_->After(kOutputPeriod, [this] { FollowOutput(); });
-}
-
-void Session::ShowOutput(const std::vector<WorkerLine>& lines) {
-  if (options_.quiet) return;
-  const uint32_t local_ranks = job_.resources.processes_per_node.value_or(1);
-  std::string text;
-  for (const WorkerLine& line : lines) {
-    const auto& silent = options_.silent_local_ranks;
-    if (std::find(silent.begin(), silent.end(), line.rank % local_ranks) != silent.end()) continue;
-    if (options_.json) {
-      const nlohmann::ordered_json json = {
-          {"type", "output"}, {"attempt", line.attempt}, {"rank", line.rank}, {"text", line.text}};
-      text += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    } else {
-      text += LinePrefix(options_.line_prefix, options_.role, line.rank, local_ranks) +
-              Harmless(line.text) + "\n";
-    }
-  }
-  if (text.empty()) return;
-  if (frames_) {
-    return WriteOut(painter_.Clear() + text +
-                    painter_.Paint(view_.Frame(TerminalStyle(), io::Now())));
-  }
-  if (!options_.json) Draw();
-  WriteOut(text);
 }
 
 void Session::OnOver(const proto::JobStatus& status) {
@@ -494,6 +396,7 @@ void Session::Fail(const Status& reason) {
 void Session::End() {
   if (ending_) return;
   ending_ = true;
+  screen_.StopClock();
   if (options_.launcher != nullptr) options_.launcher->End();
   if (cluster_ == nullptr) return loop_->Stop();
   cluster_->Stop([this] { loop_->Stop(); });
@@ -550,18 +453,18 @@ int Session::Run(ClusterSize size) {
   if (!options_.json && !options_.quiet) {
     WriteOut("longhaul: " + job_.name + " in " + directory_.path + "\n");
   }
-  DrawSoon();
+  screen_.DrawSoon();
   if (!job_.built_in()) FollowOutput();
-  WatchDisk();
+  const DiskWatch disk(*loop_, directory_.path, [this](bool full) { OnDisk(full); });
   loop_->Run();
   return Finish();
 }
 
 int Session::Finish() {
-  FinishHooks();
-  ShowOutput(output_.ReadRest());
-  if (!options_.json && !options_.quiet) Draw();
-  WriteOut(painter_.Finish());
+  // A user who has asked twice for the end does not wait for hooks.
+  hook_rows_ = hooks_.Finish(failure_.code() == Code::kCancelled);
+  screen_.ShowOutput(output_.ReadRest());
+  screen_.Finish();
   if (cluster_ != nullptr) cluster_->KillNow();  // also frees a submission that still waits
   link_.reset();
   if (shared_endpoint_) {
@@ -599,25 +502,6 @@ int Session::Finish() {
   return final_->state() == proto::SUCCEEDED ? kExitOk : kExitFailure;
 }
 
-// Warns of a disk that is nearly full, refuses one that is.
-Status CheckDisk(const RunOptions& options, const std::string& job) {
-  std::error_code error;
-  const std::string path = std::filesystem::absolute(
-      options.run_directory.empty() ? "runs/" + job : options.run_directory, error);
-  const Result<Bytes> space = FreeSpace(path);
-  if (!space.ok()) return Status();
-  if (*space < kDiskNeeded) {
-    return ResourceExhausted("only " + ToString(*space) + " are free where " + path +
-                             " lies: make room, or name another place with --run-dir");
-  }
-  if (*space < kDiskWanted) {
-    std::fprintf(stderr,
-                 "longhaul: warning: only %s are free where %s lies; checkpoints may not fit\n",
-                 ToString(*space).c_str(), path.c_str());
-  }
-  return Status();
-}
-
 }  // namespace
 
 int Run(const RunOptions& options) {
@@ -640,7 +524,9 @@ int Run(const RunOptions& options) {
   const Result<std::vector<spec::HookSpec>> hooks = service::ReadHookFile(options.notify_file);
   if (!hooks.ok()) return refuse(hooks.status(), kExitUsage);
   // Before the run folder is made, so that a full disk leaves no empty one.
-  if (const Status disk = CheckDisk(options, job->name); !disk.ok()) {
+  if (const Status disk =
+          CheckDisk(options.run_directory.empty() ? "runs/" + job->name : options.run_directory);
+      !disk.ok()) {
     return refuse(disk, kExitFailure);
   }
   Result<RunDirectory> directory = MakeRunDirectory(
