@@ -21,6 +21,13 @@ void DescribeProgram(CLI::App& app) {
   app.get_formatter()->column_width(34);
 }
 
+void AddCredentialOptions(CLI::App& command, std::string& token_file, std::string& ca_file) {
+  command.add_option("--token-file", token_file, "Read the controller's token from this file");
+  command.add_option("--ca-file", ca_file,
+                     "Verify an https:// controller with this authority (default: "
+                     "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
+}
+
 int ParseAndRun(CLI::App& app, const Action& action, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "bin/command.h"
 
@@ -14,6 +15,10 @@ inline constexpr const char* kSummary =
 // Sets the version, the examples and the form of help texts. Call it before a command is added,
 // because commands copy these settings.
 void DescribeProgram(CLI::App& app);
+
+// Adds the options --token-file and --ca-file of a command that connects to a controller. Requires
+// that both texts outlive the command.
+void AddCredentialOptions(CLI::App& command, std::string& token_file, std::string& ca_file);
 
 // Parses the line and runs the action that it sets. Returns the process's exit code.
 int ParseAndRun(CLI::App& app, const Action& action, int argc, const char* const* argv);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "bin/command_line.h"
 #include "frontend/explain/run_files.h"
 #include "frontend/explain/story.h"
 #include "frontend/explain/story_json.h"
@@ -117,11 +118,7 @@ void AddExplainCommand(CLI::App& app, Action& action) {
   explain->add_flag("--json", options->json, "Print JSON instead of text");
   explain->add_option("--controller", options->endpoint.controller,
                       "Read the job from the controller at this URL");
-  explain->add_option("--token-file", options->endpoint.token_file,
-                      "Read the controller's token from this file");
-  explain->add_option("--ca-file", options->endpoint.ca_file,
-                      "Verify an https:// controller with this authority (default: "
-                      "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
+  AddCredentialOptions(*explain, options->endpoint.token_file, options->endpoint.ca_file);
   explain->footer(
       "Examples:\n"
       "  longhaul explain runs/headers-gpt\n"

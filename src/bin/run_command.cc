@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "bin/command_line.h"
 #include "io/process/process.h"
 #include "runtime/rendezvous/torchrun.h"
 
@@ -95,10 +96,7 @@ void AddOptions(CLI::App& app, Words& words) {
                  "Wait this long before a dead agent is replaced (default: 200ms)");
   app.add_option("--controller", options.controller,
                  "Use the controller at this URL instead of starting one");
-  app.add_option("--token-file", options.token_file, "Read the controller's token from this file");
-  app.add_option("--ca-file", options.ca_file,
-                 "Verify an https:// controller with this authority (default: "
-                 "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
+  AddCredentialOptions(app, options.token_file, options.ca_file);
   app.footer(
       "Examples:\n"
       "  longhaul run examples/headers-gpt.yaml\n"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/time.h"
+#include "bin/command_line.h"
 #include "frontend/format.h"
 #include "io/clock.h"
 
@@ -36,11 +37,7 @@ CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help,
   added->add_option("--controller", options->endpoint.controller,
                     "URL of the controller (default: the one in $LONGHAUL_ENDPOINT or "
                     "runs/endpoint.json)");
-  added->add_option("--token-file", options->endpoint.token_file,
-                    "Read the controller's token from this file");
-  added->add_option("--ca-file", options->endpoint.ca_file,
-                    "Verify an https:// controller with this authority (default: "
-                    "$LONGHAUL_CA_FILE, ~/.config/longhaul/ca.crt, /etc/longhaul/ca.crt)");
+  AddCredentialOptions(*added, options->endpoint.token_file, options->endpoint.ca_file);
   added->callback([&action, command = std::move(command), options] {
     action = [command, options] {
       const auto endpoint = service::FindEndpoint(options->endpoint);
