@@ -98,7 +98,11 @@ class PlainCommand(ddp_test.RunTest):
         run = self.start("--inject", "kill worker 0 at step 12", "--", ddp_test.PYTHON,
                          "reports.py", PYTHONPATH=os.path.abspath("python"))
         run.end()
-        self.assertEqual(self.report("reports")["missed_faults"], [], run.text())
+        report = self.report("reports")
+        self.assertEqual(report["missed_faults"], [], run.text())
+        # Its last report is where it is killed: it does not end by itself before.
+        self.assertEqual([fault["class_name"] for fault in report["faults"]], ["process"],
+                         run.text())
 
     def test_nothing_is_lost_work_in_a_run_without_faults(self):
         code, text = self.run_script("--step-pattern", PATTERN, steps=10)

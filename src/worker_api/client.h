@@ -43,7 +43,9 @@ class Client {
   uint64_t attempt() const { return attempt_; }
 
   Status EnterPhase(uint32_t phase);
-  // Adds the time of the snapshots since the last report to snapshot_ns.
+  // Adds the time of the snapshots since the last report to snapshot_ns. If a planned fault is to
+  // kill this worker at the step, it waits for its end here, so that the fault is injected at this
+  // step however fast the steps are.
   Status ReportStep(StepMessage step);
   Status SendResult(std::string_view json);
 
@@ -84,6 +86,7 @@ class Client {
   // Returns the next packet; nothing when none arrives within `wait_ms` (-1: no limit).
   Result<std::optional<FromAgent>> Receive(int wait_ms, io::Fd* descriptor);
   Status AwaitWelcome();
+  void AwaitFault();
   // Requests the arena with at least `bytes` (0: the existing one) from the agent.
   Status TakeArena(uint64_t bytes);
   Status PrepareArena();
@@ -111,6 +114,7 @@ class Client {
 
   io::Fd socket_;
   uint64_t attempt_ = 0;
+  uint64_t fault_step_ = 0;  // of a planned fault that kills this worker; 0: none
   WelcomeContent welcome_;
   uint64_t interval_steps_ = 0;
   uint64_t last_snapshot_step_ = 0;  // attempted or restored

@@ -367,6 +367,10 @@ TEST(Controller, InjectsEachPlannedFaultOnceAndNamesIt) {
   fault->set_step(2);
   cluster.Submit(job);
   cluster.Start();
+  const auto faults_to_come = [&cluster] {
+    return cluster.Last("node-2", proto::Command::kStartWorkers).start_workers().job().faults();
+  };
+  EXPECT_EQ(faults_to_come().size(), 1);
   cluster.Steps(1, 2);
   EXPECT_EQ(cluster.Last("node-2", proto::Command::kInjectFault).inject_fault().fault().target(),
             3u);
@@ -374,6 +378,7 @@ TEST(Controller, InjectsEachPlannedFaultOnceAndNamesIt) {
   EXPECT_TRUE(cluster.Job().faults(0).injected());
   const size_t sent = cluster.sent.size();
   cluster.Start();
+  EXPECT_EQ(faults_to_come().size(), 0);
   cluster.Steps(1, 2);
   for (size_t i = sent; i < cluster.sent.size(); ++i) {
     EXPECT_FALSE(cluster.sent[i].second.has_inject_fault());

@@ -8,6 +8,26 @@
 #include "runtime/rendezvous/torchrun.h"
 
 namespace longhaul::service {
+namespace {
+
+// The first step at which a planned fault kills this worker, alone or with its node; 0: none. The
+// job's faults are those that have not been injected yet.
+uint64_t FaultStepOf(const proto::StartWorkers& start, uint32_t rank) {
+  uint64_t first = 0;
+  for (const proto::PlannedFault& fault : start.job().faults()) {
+    const bool of_worker = fault.kind() == proto::PlannedFault::KILL_WORKER;
+    const bool of_node = fault.kind() == proto::PlannedFault::KILL_AGENT ||
+                         fault.kind() == proto::PlannedFault::KILL_NODE;
+    if (!(of_worker && fault.target() == rank) &&
+        !(of_node && fault.target() == start.node_rank())) {
+      continue;
+    }
+    if (first == 0 || fault.step() < first) first = fault.step();
+  }
+  return first;
+}
+
+}  // namespace
 
 Result<std::map<std::string, std::string>> EnvironmentOfWorker(const runtime::SpawnWorker& order,
                                                                const WorkerPaths& paths) {
@@ -37,6 +57,10 @@ Result<std::map<std::string, std::string>> EnvironmentOfWorker(const runtime::Sp
       runtime::WorkerEnvironment(place, std::move(base));
   environment[kSocketVariable] = paths.worker_api;
   environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
+  environment.erase("LONGHAUL_FAULT_STEP");
+  if (const uint64_t step = FaultStepOf(start, order.worker.rank); step > 0) {
+    environment["LONGHAUL_FAULT_STEP"] = std::to_string(step);
+  }
   if (!paths.library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", paths.library);
   if (!paths.python_packages.empty()) {
     // Last, so that folders that the user names come first.

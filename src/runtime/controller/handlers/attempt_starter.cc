@@ -31,6 +31,14 @@ proto::Category CategoryOf(proto::PhaseEntered::Phase phase) {
   }
 }
 
+// A fault that has been injected is not injected again, also where its step is repeated.
+void KeepFaultsToCome(const JobRecord& job,
+                      google::protobuf::RepeatedPtrField<proto::PlannedFault>& faults) {
+  for (int i = job.spec().faults_size() - 1; i >= 0; --i) {
+    if (job.faults.injected(i)) faults.erase(faults.begin() + i);
+  }
+}
+
 }  // namespace
 
 Duration StartLimitOf(const JobRecord& job, const ControllerOptions& options) {
@@ -116,6 +124,7 @@ void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   start->set_master_address(context_.nodes.at(job.group.member(0).node).facts.address());
   start->set_master_port(job.group.store_port());
   *start->mutable_job() = job.spec();
+  KeepFaultsToCome(job, *start->mutable_job()->mutable_faults());
   if (!job.group.torch_version().empty()) {
     start->mutable_job()->mutable_workload()->set_torch_version(job.group.torch_version());
   }

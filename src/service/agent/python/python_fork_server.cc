@@ -18,6 +18,7 @@ constexpr const char* kOfOneWorker[] = {"RANK",
                                         "MASTER_PORT",
                                         "LONGHAUL_AGENT_SOCKET",
                                         "LONGHAUL_ATTEMPT",
+                                        "LONGHAUL_FAULT_STEP",
                                         "TORCHELASTIC_RESTART_COUNT",
                                         "TORCHELASTIC_ERROR_FILE"};
 constexpr char kText[] = "LONGHAUL_FORK_SERVER_TEXT";
