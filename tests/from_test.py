@@ -133,7 +133,9 @@ class From(unittest.TestCase):
         flip(f"{steps}/{newest}/{shards[newest]}", size * 3 // 4)
         passed = self.lab.run("passed", "--from", "runs/damaged", *some)
         self.assertNotEqual(self.hash_of(passed), self.hash_of(self.base))
-        self.assertIn("first weights are those of step 20", json.dumps(passed))
+        # A busy machine may write no checkpoint of step 20.
+        step = int(older.split(".")[0].removeprefix("step-"))
+        self.assertIn(f"first weights are those of step {step} in", json.dumps(passed))
         self.assertIn(f"{newest}/{shards[newest]}", json.dumps(passed))
         named = self.refused("named", "--from", f"runs/damaged/checkpoints/{newest}")
         self.assertIn(f"{newest}/{shards[newest]}", named)
