@@ -20,6 +20,8 @@ void AgentContext::OpenStore(AgentJob& job, const proto::OpenStore& command) {
     job.torch_version = workload.torch_version();
   }
   const JobId id(command.job_id());
+  const auto found = prepared.find(id);
+  if (!job.torch_version.has_value() && found != prepared.end()) job.torch_version = found->second;
   if (job.torch_version.has_value()) {
     effects.push_back(OpenStoreAt{id, command.attempt(), command.world(), *job.torch_version});
     return;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,9 @@ class AgentContext {
   bool cluster_ended = false;  // see ShutDownAsked
   std::map<JobId, AgentJob> jobs;
   std::deque<std::pair<JobId, uint64_t>> forgotten;  // each job up to an attempt
+  // The jobs that this node may be the next to run, whose fork servers exist, each with its version
+  // of PyTorch once that is found.
+  std::map<JobId, std::optional<std::string>> prepared;
   Outbox outbox;
   std::vector<AgentEffect> effects;
 };

@@ -176,6 +176,8 @@ void AgentCore::Parts::Take(const CommandReceived& fact) {
       return control_.Probe(command.probe_workers());
     case proto::Command::kForgetJob:
       return processes_.Forget(command.forget_job());
+    case proto::Command::kPrepareJobs:
+      return processes_.Prepare(command.prepare_jobs());
     case proto::Command::kInjectFault:
       return control_.Inject(command.inject_fault());
     case proto::Command::kPersistSnapshot:

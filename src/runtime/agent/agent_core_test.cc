@@ -429,6 +429,55 @@ TEST(AgentCoreFault, KillsTheNodeOnlyInTheAttemptMeant) {
   EXPECT_TRUE(reborn.Give(FaultCommand(kind, 2, 0)).empty());
 }
 
+// The list of jobs that the node is to be ready for: job-1, if its number of workers is not 0.
+proto::Command PrepareCommand(uint32_t ranks) {
+  proto::Command command;
+  auto* list = command.mutable_prepare_jobs();
+  if (ranks > 0) *list->add_starts() = StartCommand(1, ranks).start_workers();
+  return command;
+}
+
+TEST(AgentCorePrepare, AForkServerStartsOnceAndEndsWithItsPlaceInTheList) {
+  AgentHarness agent = Connect();
+  const auto begun = Only<PrepareFork>(agent.Give(PrepareCommand(2)));
+  ASSERT_EQ(begun.size(), 1u);
+  EXPECT_EQ(begun[0].job, kTestJob);
+  EXPECT_TRUE(agent.Give(PrepareCommand(2)).empty()) << "repeated";
+  const auto ended = agent.Give(PrepareCommand(0));
+  EXPECT_EQ(Only<EndFork>(ended).size(), 1u);
+  EXPECT_TRUE(agent.Give(PrepareCommand(0)).empty());
+}
+
+TEST(AgentCorePrepare, TheForkServerOfAJobWithWorkersHereStays) {
+  AgentHarness agent = Connect();
+  agent.Give(PrepareCommand(2));
+  agent.Start(1);
+  EXPECT_TRUE(Only<EndFork>(agent.Give(PrepareCommand(0))).empty());
+  EXPECT_TRUE(Only<PrepareFork>(agent.Give(PrepareCommand(2))).empty());
+}
+
+TEST(AgentCorePrepare, TheVersionOfPyTorchIsFoundInAdvance) {
+  AgentHarness agent = Connect();
+  proto::Command command = PrepareCommand(2);
+  proto::Workload workload;
+  workload.add_command("train.py");
+  *command.mutable_prepare_jobs()->mutable_starts(0)->mutable_job()->mutable_workload() = workload;
+  EXPECT_EQ(Only<FindTorch>(agent.Give(command)).size(), 1u);
+  agent.Step(TorchFound{kTestJob, "2.9.0"});
+  proto::Command open;
+  open.mutable_open_store()->set_job_id(kTestJob.value());
+  open.mutable_open_store()->set_attempt(2);
+  *open.mutable_open_store()->mutable_workload() = workload;
+  const auto opened = Only<OpenStoreAt>(agent.Give(open));
+  ASSERT_EQ(opened.size(), 1u) << "at once";
+  EXPECT_EQ(opened[0].torch_version, "2.9.0");
+}
+
+TEST(AgentCorePrepare, MoreWorkersThanSlotsAreNotPreparedFor) {
+  AgentHarness agent = Connect();
+  EXPECT_TRUE(agent.Give(PrepareCommand(3)).empty());
+}
+
 TEST(AgentCoreForget, DropsTheJobOnceNothingIsLeft) {
   AgentHarness agent = Connect();
   agent.Start(1);

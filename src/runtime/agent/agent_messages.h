@@ -326,13 +326,23 @@ struct ProbeWorkersNow {
 struct DropJob {
   JobId job;
 };
+// This idle node may be the next to run the job: starts its fork server. No answer.
+struct PrepareFork {
+  JobId job;
+  StartOrder start;  // as the job's first node received it
+};
+// The job has no workers here and is not expected any more: ends its fork server.
+struct EndFork {
+  JobId job;
+};
 // Injects a fault: SIGKILL to all workers' groups, then to the agent itself.
 struct KillNode {
   bool memory_too = false;  // also loses the memory of its snapshots
 };
 
-using AgentEffect = std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker,
-                                 SignalWorker, PersistPieces, WriteManifest, CopyOut, FetchBack,
-                                 SendCopies, SendInterval, ProbeWorkersNow, DropJob, KillNode>;
+using AgentEffect =
+    std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
+                 PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies, SendInterval,
+                 ProbeWorkersNow, DropJob, PrepareFork, EndFork, KillNode>;
 
 }  // namespace longhaul::runtime

@@ -44,6 +44,8 @@ void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
 }
 
 void WorkerProcesses::Take(const TorchFound& fact) {
+  const auto prepared = context_.prepared.find(fact.job);
+  if (prepared != context_.prepared.end()) prepared->second = fact.version;
   AgentJob* job = context_.FindJob(fact.job);
   if (job == nullptr || job->torch_version.has_value()) return;
   job->torch_version = fact.version;
@@ -171,6 +173,29 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   job->sealed.clear();
   for (auto& [number, attempt] : job->attempts) KillNow(id, attempt);
   MaybeDrop(id);
+}
+
+// Jobs with workers here have their fork servers anyway, and DropJob ends those.
+void WorkerProcesses::Prepare(const proto::PrepareJobs& command) {
+  if (context_.shutting_down) return;
+  const auto before = std::exchange(context_.prepared, {});
+  for (const proto::StartWorkers& start : command.starts()) {
+    if (start.job_id().empty()) continue;
+    if (!WhyStartMakesNoSense(start, context_.facts.slots).empty()) continue;
+    const JobId id(start.job_id());
+    const auto known = before.find(id);
+    const auto [entry, is_new] = context_.prepared.try_emplace(id);
+    if (known != before.end()) entry->second = known->second;
+    if (known != before.end() || !is_new || context_.FindJob(id) != nullptr) continue;
+    const auto order = std::make_shared<const proto::StartWorkers>(start);
+    context_.effects.push_back(PrepareFork{id, order});
+    const proto::Workload& workload = order->job().workload();
+    if (!workload.command().empty()) context_.effects.push_back(FindTorch{id, workload});
+  }
+  for (const auto& [id, version] : before) {
+    if (context_.prepared.contains(id) || context_.FindJob(id) != nullptr) continue;
+    context_.effects.push_back(EndFork{id});
+  }
 }
 
 // Blocked until writes have ended: a write reads the arenas that DropJob releases. Late commands

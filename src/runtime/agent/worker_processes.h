@@ -20,6 +20,7 @@ class WorkerProcesses {
   void StartWorkers(const proto::StartWorkers& command);
   void KillWorkers(const proto::KillWorkers& command);
   void Forget(const proto::ForgetJob& command);
+  void Prepare(const proto::PrepareJobs& command);
   void Take(const TorchFound& fact);
   void Take(const StoreListening& fact);
   void Take(const WorkerForked& fact);

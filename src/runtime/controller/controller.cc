@@ -18,6 +18,7 @@
 #include "runtime/controller/handlers/operator_changes.h"
 #include "runtime/controller/handlers/run_time_limits.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
+#include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/handlers/step_reports.h"
 #include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/invariants.h"
@@ -47,6 +48,7 @@ class Controller::Parts {
         admission(context, placement, releaser),
         nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
         changes(context, releaser),
+        spares(context, starter),
         status(context),
         invariants(context, placement) {}
   Parts(const Parts&) = delete;
@@ -74,6 +76,7 @@ class Controller::Parts {
   controller::JobAdmission admission;
   controller::NodeHandler nodes;
   controller::OperatorChanges changes;
+  controller::SpareNodes spares;
   controller::StatusReporter status;
   controller::Invariants invariants;
 };
@@ -103,6 +106,7 @@ Actions Controller::Step(const proto::Event& event, Instant now) {
       parts_->releaser.Settle();
       parts_->placement.Schedule();
     } while (context.releases.has_affected());
+    parts_->spares.Settle();
   }
   return std::move(context.out);
 }
@@ -223,7 +227,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kTick:
       return OnTick();
     case proto::Event::kAgentJoined:
-      return nodes.OnAgentJoined(event);
+      nodes.OnAgentJoined(event);
+      return spares.OnAgentJoined(NodeId(event.node()));
     case proto::Event::kAgentDisconnected:
       return nodes.OnAgentDisconnected(event);
     case proto::Event::kStoreOpened:

@@ -96,6 +96,13 @@ void ControllerContext::SetState(JobRecord& job, proto::JobState state, const st
   auto* notification = AddNotification(job.id()).mutable_state();
   notification->set_state(state);
   notification->set_reason(reason);
+  bool changed = false;
+  if (state == proto::RUNNING) {
+    changed = active.insert(job.id()).second;
+  } else if (state == proto::QUEUED || state == proto::STOPPING || IsTerminal(state)) {
+    changed = active.erase(job.id()) > 0;
+  }
+  if (changed) ++active_changes;
 }
 
 // Later lines take precedence. An operator's choice overrides the cluster file, and what the

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,9 @@ class ControllerContext {
   Deadlines deadlines;
   scheduling::ClusterScheduler scheduler;
   UsageLedger usage;
+  std::set<std::string>
+      active;                   // the jobs that have trained, and have not ended or lost their gang
+  uint64_t active_changes = 0;  // of that set, so far
   Actions out;
 };
 

@@ -83,10 +83,15 @@ uint64_t NodeTable::BeginLife(const NodeId& id, uint64_t incarnation) {
   return std::exchange(nodes_.at(id).incarnation, incarnation);
 }
 
+Node& NodeTable::Change(const NodeId& id) {
+  ++changes_;
+  return nodes_.at(id);
+}
+
 // `cut` distinguishes a broken connection from a start of the controller, which disconnects all
 // agents: only the former is evidence of a degraded node or link.
 bool NodeTable::Join(const NodeId& id, uint64_t sequence, const proto::AgentJoined& facts) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   const bool was_cut = std::exchange(node.cut, false) && !node.lost;
   node.last_sequence = sequence;
   node.connected = true;
@@ -100,19 +105,19 @@ bool NodeTable::Join(const NodeId& id, uint64_t sequence, const proto::AgentJoin
 }
 
 void NodeTable::Cut(const NodeId& id) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.connected = false;
   node.cut = true;
 }
 
 void NodeTable::Disconnect(const NodeId& id) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.connected = false;
   node.cut = false;
 }
 
 void NodeTable::Lose(const NodeId& id) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.connected = false;
   node.lost = true;
   node.cut = false;
@@ -120,20 +125,20 @@ void NodeTable::Lose(const NodeId& id) {
 }
 
 void NodeTable::Cordon(const NodeId& id, bool cordoned, bool drain) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.cordoned = cordoned;
   node.draining = cordoned && drain;
   if (cordoned) node.enlisted = false;
 }
 
 void NodeTable::Enlist(const NodeId& id) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.cordoned = node.draining = false;
   node.enlisted = true;
 }
 
 void NodeTable::TakeSlots(const NodeId& id, const SlotClaim& claim) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   node.used_milli += claim.slots_milli;
   used_milli_ += claim.slots_milli;
   for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -144,7 +149,7 @@ void NodeTable::TakeSlots(const NodeId& id, const SlotClaim& claim) {
 }
 
 void NodeTable::FreeSlots(const NodeId& id, const SlotClaim& claim) {
-  Node& node = nodes_.at(id);
+  Node& node = Change(id);
   CHECK(node.used_milli >= claim.slots_milli);
   node.used_milli -= claim.slots_milli;
   used_milli_ -= claim.slots_milli;

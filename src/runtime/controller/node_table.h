@@ -106,6 +106,7 @@ class NodeTable {
   void TakeSlots(const NodeId& id, const SlotClaim& claim);
   // Requires a claim that was taken.
   void FreeSlots(const NodeId& id, const SlotClaim& claim);
+  uint64_t changes() const { return changes_; }        // of any node, so far
   uint64_t used_milli() const { return used_milli_; }  // thousandths of slots of all nodes
 
   // A worker of the job failed on the node. Returns whether the fault counts against the node. Most
@@ -116,11 +117,13 @@ class NodeTable {
  private:
   // One hash look-up: every event of every agent needs it.
   Node* Lookup(const NodeId& id) const;
+  Node& Change(const NodeId& id);
 
   std::map<NodeId, Node> nodes_;
   std::unordered_map<std::string, Node*> index_;  // into nodes_, for speed
   uint32_t peers_ = 0;
   uint64_t used_milli_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace longhaul::runtime::controller

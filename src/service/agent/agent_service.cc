@@ -20,6 +20,7 @@
 #include "io/files/direct_file.h"
 #include "io/files/file.h"
 #include "io/log/log.h"
+#include "io/net/interface.h"
 #include "io/process/cgroup.h"
 #include "io/process/process.h"
 #include "io/process/user_account.h"
@@ -58,6 +59,12 @@ std::string TrainerPath(const AgentOptions& options) {
 // `start`.
 uint32_t ArenaOf(const proto::StartWorkers& start, uint32_t rank) {
   return start.arena_first_rank() + (rank - start.first_rank());
+}
+
+// The interface through which other nodes reach this one; empty: none reaches it.
+std::string InterfaceOfAddress(const std::string& address) {
+  const Result<std::string> interface = io::InterfaceOf(address);
+  return interface.ok() && *interface != "lo" ? *interface : "";
 }
 
 }  // namespace
@@ -180,6 +187,7 @@ WorkerLauncherOptions AgentService::LaunchOptions() const {
   launch.trainer = TrainerPath(options_);
   if (options_.copy_output) launch.copy_output_to = STDOUT_FILENO;
   launch.user = user_;
+  launch.network_interface = InterfaceOfAddress(options_.address);
   if (!options_.use_groups) {
     launch.no_groups = "--no-control-groups";
     return launch;
@@ -402,6 +410,12 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
   probes_->Probe(effect, directory,
                  [this](runtime::ProbedWorkers answer) { Feed(std::move(answer)); });
 }
+
+void AgentService::Do(const runtime::PrepareFork& effect) {
+  launcher_->Prepare(effect, RunDirectory(options_.state_directory, *effect.start));
+}
+
+void AgentService::Do(const runtime::EndFork& effect) { launcher_->EndPrepared(effect.job); }
 
 void AgentService::Do(const runtime::DropJob& effect) {
   endpoints_->Close(effect.job);

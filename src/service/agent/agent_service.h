@@ -89,6 +89,8 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::SendInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
   void Do(const runtime::DropJob& effect);
+  void Do(const runtime::PrepareFork& effect);
+  void Do(const runtime::EndFork& effect);
   void Do(const runtime::KillNode& effect);
 
   // WorkerApiHost.

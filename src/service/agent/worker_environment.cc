@@ -30,7 +30,7 @@ uint64_t FaultStepOf(const proto::StartWorkers& start, uint32_t rank) {
 }  // namespace
 
 Result<std::map<std::string, std::string>> EnvironmentOfWorker(const runtime::SpawnWorker& order,
-                                                               const WorkerPaths& paths) {
+                                                               const WorkerSettings& settings) {
   const proto::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
   for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
@@ -51,21 +51,25 @@ Result<std::map<std::string, std::string>> EnvironmentOfWorker(const runtime::Sp
   const auto role = named.find("ROLE_NAME");
   place.run_id = run_id == named.end() ? order.worker.job.value() : run_id->second;
   if (role != named.end()) place.role = role->second;
-  place.error_file = paths.error_file;
+  place.error_file = settings.error_file;
   place.torch_version = start.job().workload().torch_version();
   std::map<std::string, std::string> environment =
       runtime::WorkerEnvironment(place, std::move(base));
-  environment[kSocketVariable] = paths.worker_api;
+  environment[kSocketVariable] = settings.worker_api;
   environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
   environment.erase("LONGHAUL_FAULT_STEP");
   if (const uint64_t step = FaultStepOf(start, order.worker.rank); step > 0) {
     environment["LONGHAUL_FAULT_STEP"] = std::to_string(step);
   }
-  if (!paths.library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", paths.library);
-  if (!paths.python_packages.empty()) {
+  // Gloo connects to the address of the host's name otherwise, which often is one of loopback.
+  if (start.nodes() > 1 && !settings.network_interface.empty()) {
+    environment.try_emplace("GLOO_SOCKET_IFNAME", settings.network_interface);
+  }
+  if (!settings.library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", settings.library);
+  if (!settings.python_packages.empty()) {
     // Last, so that folders that the user names come first.
     std::string& path = environment["PYTHONPATH"];
-    path += (path.empty() ? "" : ":") + paths.python_packages;
+    path += (path.empty() ? "" : ":") + settings.python_packages;
   }
   // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
   const bool reads_output = !start.job().workload().step_pattern().empty();

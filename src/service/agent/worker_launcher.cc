@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "io/files/file.h"
+#include "io/log/log.h"
 #include "io/process/process.h"
 #include "io/process/process_tree.h"
 #include "runtime/rendezvous/torchrun.h"
@@ -61,6 +62,7 @@ WorkerLauncher::WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions option
                                                                   [this](const AttemptId& attempt) {
                                                                     return OrphansOf(attempt);
                                                                   })),
+      network_interface_(std::move(options.network_interface)),
       report_(std::move(report)),
       follower_(loop, report_),
       copier_(options.copy_output_to < 0 ? nullptr
@@ -224,15 +226,8 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
   }
   Result<WorkerOutput> output = OpenOutput(order.worker, run_directory);
   if (!output.ok()) return Fail(order.worker, output.status());
-  Result<std::map<std::string, std::string>> environment = EnvironmentOfWorker(
-      order, {output->error_path, worker_api, worker_library_, python_packages_});
+  Result<Environment> environment = EnvironmentFor(order, output->error_path, worker_api);
   if (!environment.ok()) return Fail(order.worker, environment.status());
-  if (user_.has_value()) {
-    io::SetUserVariables(*user_, *environment);
-    for (const auto& [name, value] : order.start->job().workload().environment()) {
-      (*environment)[name] = value;
-    }
-  }
   if (order.start->job().workload().built_in()) {
     ForkTrainer(order, run_directory, *environment, *std::move(output));
   } else if (ForksPython(order, *environment)) {
@@ -241,6 +236,37 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
     Execute(order, *std::move(environment), *std::move(output));
   }
 }
+
+Result<WorkerLauncher::Environment> WorkerLauncher::EnvironmentFor(
+    const runtime::SpawnWorker& order, const std::string& error_path,
+    const std::string& worker_api) const {
+  ASSIGN_OR_RETURN(Environment environment,
+                   EnvironmentOfWorker(order, {error_path, worker_api, worker_library_,
+                                               python_packages_, network_interface_}));
+  if (!user_.has_value()) return environment;
+  io::SetUserVariables(*user_, environment);
+  for (const auto& [name, value] : order.start->job().workload().environment()) {
+    environment[name] = value;
+  }
+  return environment;
+}
+
+// The environment is that of the job's first worker, which every worker replaces by its own.
+void WorkerLauncher::Prepare(const runtime::PrepareFork& order, const std::string& run_directory) {
+  const runtime::SpawnWorker first{{order.job, order.start->attempt(), order.start->first_rank()},
+                                   order.start};
+  const Result<Environment> environment = EnvironmentFor(first, "", "");
+  Status prepared = environment.status();
+  if (prepared.ok() && order.start->job().workload().built_in()) {
+    prepared = TrainerServer(order.job, run_directory).status();
+  } else if (prepared.ok() && ForksPython(first, *environment)) {
+    prepared = PythonServer(first, ProgramOf(first), *environment, run_directory).status();
+  }
+  // The job's workers start all the same, if they come here.
+  if (!prepared.ok()) io::LogDebug("agent", "no fork server in advance: " + prepared.message());
+}
+
+void WorkerLauncher::EndPrepared(const JobId& job) { fork_servers_.Forget(job); }
 
 // The identity ends with the call: what the answers of others do, they do as this process.
 Result<WorkerOutput> WorkerLauncher::OpenOutput(const runtime::WorkerId& worker,
@@ -297,16 +323,20 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   Adopt(order.worker, *std::move(process), std::move(output), std::move(mark), true);
 }
 
+Result<ForkServerLink*> WorkerLauncher::TrainerServer(const JobId& job,
+                                                      const std::string& run_directory) {
+  return fork_servers_.Get(job, run_directory, [this]() -> Result<ForkServerCommand> {
+    if (trainer_.empty()) return NoTrainer();
+    ForkServerCommand command = TrainerForkServer(trainer_);
+    if (user_.has_value()) io::SetUserVariables(*user_, command.environment);
+    return command;
+  });
+}
+
 void WorkerLauncher::ForkTrainer(const runtime::SpawnWorker& order,
                                  const std::string& run_directory, const Environment& environment,
                                  WorkerOutput output) {
-  const Result<ForkServerLink*> server =
-      fork_servers_.Get(order.worker.job, run_directory, [this]() -> Result<ForkServerCommand> {
-        if (trainer_.empty()) return NoTrainer();
-        ForkServerCommand command = TrainerForkServer(trainer_);
-        if (user_.has_value()) io::SetUserVariables(*user_, command.environment);
-        return command;
-      });
+  const Result<ForkServerLink*> server = TrainerServer(order.worker.job, run_directory);
   if (!server.ok()) return Fail(order.worker, server.status());
   const int log = output.log.get();
   // Shared, because a function must be copyable; it has one owner all the same.
@@ -326,18 +356,32 @@ bool WorkerLauncher::ForksPython(const runtime::SpawnWorker& order,
          ParsePythonProgram(argv).has_value();
 }
 
-void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
-                                Environment environment, WorkerOutput output) {
+// Requires that ForksPython is true.
+PythonProgram WorkerLauncher::ProgramOf(const runtime::SpawnWorker& order) {
   const proto::Workload& workload = order.start->job().workload();
   const std::optional<PythonProgram> program =
       ParsePythonProgram(runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
                                              order.worker.rank - order.start->first_rank()));
   CHECK(program.has_value()) << "a word of the command has changed what it is";
-  const Result<ForkServerLink*> server = fork_servers_.Get(order.worker.job, run_directory, [&] {
-    return Result<ForkServerCommand>(
-        PythonForkServer(*program, environment, workload.working_directory(), {python_packages_},
-                         run_directory + "/logs/fork-server.modules"));
+  return *program;
+}
+
+Result<ForkServerLink*> WorkerLauncher::PythonServer(const runtime::SpawnWorker& order,
+                                                     const PythonProgram& program,
+                                                     const Environment& environment,
+                                                     const std::string& run_directory) {
+  const std::string& folder = order.start->job().workload().working_directory();
+  return fork_servers_.Get(order.worker.job, run_directory, [&] {
+    return Result<ForkServerCommand>(PythonForkServer(program, environment, folder,
+                                                      {python_packages_},
+                                                      run_directory + "/logs/fork-server.modules"));
   });
+}
+
+void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
+                                Environment environment, WorkerOutput output) {
+  const PythonProgram program = ProgramOf(order);
+  const Result<ForkServerLink*> server = PythonServer(order, program, environment, run_directory);
   if (!server.ok()) {
     return ExecuteInstead(order, std::move(environment), std::move(output), server.status());
   }
@@ -349,7 +393,7 @@ void WorkerLauncher::ForkPython(const runtime::SpawnWorker& order, const std::st
   forked[kStackFileVariable] = output.stack_path;
   const int log = output.log.get();
   auto kept = std::make_shared<WorkerOutput>(std::move(output));
-  (*server)->Fork(forked, program->words, log,
+  (*server)->Fork(forked, program.words, log,
                   [this, order, kept, environment](const Result<int64_t>& pid) {
                     if (!pid.ok()) {
                       Unfollow(order.worker);

@@ -34,6 +34,7 @@
 #include "service/agent/output/output_copier.h"
 #include "service/agent/output/output_follower.h"
 #include "service/agent/output/worker_output.h"
+#include "service/agent/python/python_fork_server.h"
 #include "service/agent/python/worker_library.h"
 
 namespace longhaul::service {
@@ -43,6 +44,7 @@ struct WorkerLauncherOptions {
   std::optional<io::UserAccount> user;  // of the workers and of their files; none: this process's
   std::unique_ptr<io::CgroupFolder> groups;  // none: processes are counted
   std::string no_groups;                     // the reason for that
+  std::string network_interface;             // that has the agent's address; empty: loopback
   int copy_output_to = -1;                   // what commands write is copied there too; -1: not
 };
 
@@ -76,6 +78,9 @@ class WorkerLauncher {
   // process; until then it is a child of this process that is no known worker.
   bool IsProcessOf(const runtime::WorkerId& worker, pid_t process) const;
 
+  // Starts the job's fork server, if its workers are forked; they may come later.
+  void Prepare(const runtime::PrepareFork& order, const std::string& run_directory);
+  void EndPrepared(const JobId& job);
   // The job has ended: ends its fork server.
   void DropJob(const JobId& job);
   // Sends SIGKILL to every worker's group.
@@ -124,6 +129,14 @@ class WorkerLauncher {
   bool ForksPython(const runtime::SpawnWorker& order, const Environment& environment) const;
   void ForkPython(const runtime::SpawnWorker& order, const std::string& run_directory,
                   Environment environment, WorkerOutput output);
+  static PythonProgram ProgramOf(const runtime::SpawnWorker& order);
+  Result<ForkServerLink*> TrainerServer(const JobId& job, const std::string& run_directory);
+  Result<ForkServerLink*> PythonServer(const runtime::SpawnWorker& order,
+                                       const PythonProgram& program, const Environment& environment,
+                                       const std::string& run_directory);
+  Result<Environment> EnvironmentFor(const runtime::SpawnWorker& order,
+                                     const std::string& error_path,
+                                     const std::string& worker_api) const;
   void ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
                       WorkerOutput output, const Status& why);
   void AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output, Mark mark);
@@ -141,6 +154,7 @@ class WorkerLauncher {
   const std::unique_ptr<JobIsolation> isolation_;
   const std::string worker_library_ = FindWorkerLibrary();
   const std::string python_packages_ = FindPythonPackages();
+  const std::string network_interface_;
   const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
   std::unique_ptr<OutputCopier> copier_;  // none: the output is not copied

@@ -111,37 +111,42 @@ void AttemptStarter::SendOpenStore(const JobRecord& job) {
 
 void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   proto::Command command;
-  auto* start = command.mutable_start_workers();
+  *command.mutable_start_workers() = StartOf(job, place);
+  context_.Send(job.group.member(place).node, std::move(command));
+}
+
+proto::StartWorkers AttemptStarter::StartOf(const JobRecord& job, size_t place) const {
+  proto::StartWorkers start;
   const uint32_t local = job.local();
-  start->set_job_id(job.id());
-  start->set_attempt(job.life.attempt());
-  start->set_restart_count(job.faults.restarts());
-  start->set_node_rank(static_cast<uint32_t>(place));
-  start->set_nodes(job.nodes());
-  start->set_first_rank(static_cast<uint32_t>(place) * local);
-  start->set_local_ranks(local);
-  start->set_world(job.world());
-  start->set_master_address(context_.nodes.at(job.group.member(0).node).facts.address());
-  start->set_master_port(job.group.store_port());
-  *start->mutable_job() = job.spec();
-  KeepFaultsToCome(job, *start->mutable_job()->mutable_faults());
+  start.set_job_id(job.id());
+  start.set_attempt(job.life.attempt());
+  start.set_restart_count(job.faults.restarts());
+  start.set_node_rank(static_cast<uint32_t>(place));
+  start.set_nodes(job.nodes());
+  start.set_first_rank(static_cast<uint32_t>(place) * local);
+  start.set_local_ranks(local);
+  start.set_world(job.world());
+  start.set_master_address(context_.nodes.at(job.group.member(0).node).facts.address());
+  start.set_master_port(job.group.store_port());
+  *start.mutable_job() = job.spec();
+  KeepFaultsToCome(job, *start.mutable_job()->mutable_faults());
   if (!job.group.torch_version().empty()) {
-    start->mutable_job()->mutable_workload()->set_torch_version(job.group.torch_version());
+    start.mutable_job()->mutable_workload()->set_torch_version(job.group.torch_version());
   }
-  *start->mutable_restore() = job.snapshots.RestoreFor(context_.ViewOf(job), place);
-  *start->mutable_lease() = job.group.lease();
-  start->set_snapshot_interval_steps(job.interval.steps());
-  start->set_arena_first_rank(job.snapshots.places()[place].arena_first_rank);
-  start->set_persist_on_command(true);
+  *start.mutable_restore() = job.snapshots.RestoreFor(context_.ViewOf(job), place);
+  *start.mutable_lease() = job.group.lease();
+  start.set_snapshot_interval_steps(job.interval.steps());
+  start.set_arena_first_rank(job.snapshots.places()[place].arena_first_rank);
+  start.set_persist_on_command(true);
   for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
-    if ((job.group.member(place).devices >> device & 1) != 0) start->add_devices(device);
+    if ((job.group.member(place).devices >> device & 1) != 0) start.add_devices(device);
   }
   if (const Node* peer = PeerOf(job, place)) {
-    start->set_peer_node(peer->id.value());
-    start->set_peer_address(peer->facts.address());
-    start->set_peer_port(peer->facts.peer_port());
+    start.set_peer_node(peer->id.value());
+    start.set_peer_address(peer->facts.address());
+    start.set_peer_port(peer->facts.peer_port());
   }
-  context_.Send(job.group.member(place).node, std::move(command));
+  return start;
 }
 
 // The next place of the gang on another host, or at least on another node.

@@ -22,6 +22,8 @@ class AttemptStarter {
 
   // Begins a new attempt. Everything of lower attempts is void from now on.
   void OpenAttempt(JobRecord& job);
+  // The command that starts the workers of a place in the present attempt.
+  proto::StartWorkers StartOf(const JobRecord& job, size_t place) const;
   // A node of the gang has reconnected: it receives its start commands again.
   void StartAgain(const JobRecord& job, size_t place);
   void OnStoreOpened(const proto::Event& event);

@@ -1,0 +1,98 @@
+// Which idle nodes are made ready for which jobs, through the controller's events and commands.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "runtime/controller/cluster_fixture.h"
+
+namespace longhaul::runtime {
+namespace {
+
+using namespace controller_testing;
+using testing::ElementsAre;
+
+// The lists that the node was sent, each as its jobs.
+std::vector<std::vector<std::string>> ListsTo(const Cluster& cluster, const std::string& node) {
+  std::vector<std::vector<std::string>> lists;
+  for (const auto& [to, command] : cluster.sent) {
+    if (to != node || !command.has_prepare_jobs()) continue;
+    std::vector<std::string>& jobs = lists.emplace_back();
+    for (const auto& start : command.prepare_jobs().starts()) jobs.push_back(start.job_id());
+  }
+  return lists;
+}
+
+const std::vector<std::string> kGpt = {"gpt-1"};
+const std::vector<std::string> kNone = {};
+
+Cluster RunningWithNodes(const std::vector<std::string>& others) {
+  Cluster cluster = Running();
+  for (const std::string& node : others) cluster.Join(node);
+  return cluster;
+}
+
+TEST(SpareNodes, TwoIdleNodesAreMadeReadyOnce) {
+  Cluster cluster = RunningWithNodes({"node-3", "node-4", "node-5"});
+  cluster.Steps(1, 20);
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt));
+  EXPECT_THAT(ListsTo(cluster, "node-4"), ElementsAre(kGpt));
+  EXPECT_THAT(ListsTo(cluster, "node-5"), ElementsAre());
+  EXPECT_THAT(ListsTo(cluster, "node-1"), ElementsAre());
+  const auto command = cluster.Last("node-3", proto::Command::kPrepareJobs).prepare_jobs();
+  EXPECT_EQ(command.starts(0).local_ranks(), 2u);
+  EXPECT_EQ(command.starts(0).world(), 4u);
+}
+
+TEST(SpareNodes, NodesThatCannotTakeTheJobAreLeftAlone) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  proto::Event event;
+  event.mutable_node_cordoned()->set_target("node-3");
+  event.mutable_node_cordoned()->set_cordoned(true);
+  cluster.Feed(event);
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone));
+  event.mutable_node_cordoned()->set_cordoned(false);
+  cluster.Feed(event);
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone, kGpt));
+}
+
+TEST(SpareNodes, AnAgentThatJoinsAgainIsToldAgain) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Disconnect("node-3");
+  cluster.Join("node-3");
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kGpt)) << "its fork server stays";
+}
+
+TEST(SpareNodes, AnAgentIsToldOfWhatEndedWhileItWasAway) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Disconnect("node-3");
+  proto::Event stop;
+  stop.mutable_job_stop_requested()->set_job_id("gpt-1");
+  cluster.Feed(stop);
+  cluster.Join("node-3");
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone));
+}
+
+TEST(SpareNodes, ANodeThatTakesTheLostOnesPlaceKeepsItsForkServer) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Disconnect("node-2");
+  cluster.TickUntil(cluster.now + std::chrono::seconds(2));
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-3"));
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt));
+  cluster.Join("node-2", 2);
+  EXPECT_THAT(ListsTo(cluster, "node-2"), ElementsAre(kGpt));
+}
+
+TEST(SpareNodes, TheEndOfTheJobEndsTheReadiness) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  proto::Event stop;
+  stop.mutable_job_stop_requested()->set_job_id("gpt-1");
+  cluster.Feed(stop);
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone));
+}
+
+}  // namespace
+}  // namespace longhaul::runtime
