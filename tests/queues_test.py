@@ -329,6 +329,22 @@ class ClusterTest(unittest.TestCase):
             self.assertIn(says, said)
 
 
+class AbsentNodes(unittest.TestCase):
+    def test_a_job_waits_for_a_node_of_the_cluster_file_that_is_absent(self):
+        cluster = Cluster(sys.argv_programs, agents=1)
+        self.addCleanup(cluster.close)
+        cluster.waiter("both", nodes=2)
+        self.assertEqual(cluster.job("both")["state"], "queued")
+        refused = cluster.submit("three", {"command": ["true"], "resources": {
+            "nodes": 3, "processes_per_node": 2}}, code=2)
+        self.assertIn("the job wants 3 nodes, the cluster has 2 nodes", refused)
+        cluster.start("agent", "--controller", cluster.agents_address, "--token-file",
+                      "state/token", "--node", "node-2", "--slots", "2", "--state-dir", "agent-2",
+                      "--allow-root")
+        cluster.await_state("both", "running")
+        cluster.finish("both")
+
+
 if __name__ == "__main__":
     sys.argv_programs = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1])

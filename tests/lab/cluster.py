@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -24,7 +25,7 @@ class Cluster:
     an agent that starts again on its host is the same node."""
 
     def __init__(self, longhaul, folder, nodes, slots=2, config="", **environment):
-        self.longhaul, self.slots = longhaul, slots
+        self.longhaul, self.slots, self.config = longhaul, slots, config
         self.folder = pathlib.Path(folder)
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.network = network.Network(["control", *self.nodes])
@@ -32,7 +33,7 @@ class Cluster:
         self.environment = {**os.environ, "HOME": str(self.folder), **environment,
                             "LONGHAUL_ENDPOINT": str(state / "endpoint.json")}
         try:
-            self.start_controller(state, config)
+            self.start_controller()
             for node in self.nodes:
                 self.start_agent(node)
             wait_for("all agents connect", lambda: len(self.connected()) == nodes)
@@ -40,20 +41,29 @@ class Cluster:
             self.close()
             raise
 
-    def start_controller(self, state, config):
-        address = self.network["control"].address
-        subprocess.run([self.longhaul, "controller", "init", str(state), "--name", address],
-                       check=True, capture_output=True)
+    def start_controller(self):
+        """Starts it and waits until it answers."""
+        state, address = self.folder / "controller", self.network["control"].address
+        if not (state / "tls").exists():
+            subprocess.run([self.longhaul, "controller", "init", str(state), "--name", address],
+                           check=True, capture_output=True)
+        (state / "endpoint.json").unlink(missing_ok=True)
         words = []
-        if config:
-            (self.folder / "controller.yaml").write_text(config)
+        if self.config:
+            (self.folder / "controller.yaml").write_text(self.config)
             words = ["--config", str(self.folder / "controller.yaml")]
-        child = self.start("control", "controller", "--state-dir", state, "--rest", f"{address}:8443",
-                           "--agents", f"{address}:8701", *words)
+        child = self.start("control", "controller", "--state-dir", state, "--rest",
+                           f"{address}:8443", "--agents", f"{address}:8701", *words)
         wait_for("the controller starts",
                  lambda: (state / "endpoint.json").exists() or child.poll() is not None)
         if child.poll() is not None:
             raise RuntimeError(f"the controller has ended: {self.log('control')}")
+
+    def restart_controller(self, after):
+        """kill -9 of the controller, which starts again after so many seconds."""
+        self.network["control"].signal_all(signal.SIGKILL)
+        time.sleep(after)
+        self.start_controller()
 
     def start_agent(self, node):
         host = self.network[node]

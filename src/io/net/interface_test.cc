@@ -6,7 +6,9 @@ namespace longhaul::io {
 namespace {
 
 TEST(Interface, IsFoundByItsAddress) {
-  EXPECT_EQ(InterfaceOf("127.0.0.1").value_or(""), "lo");
+  const Result<std::string> found = InterfaceOf("127.0.0.1");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, "lo");
   EXPECT_EQ(InterfaceOf("192.0.2.1").status().code(), Code::kNotFound);  // of no machine
   EXPECT_EQ(InterfaceOf("localhost").status().code(), Code::kNotFound);
 }

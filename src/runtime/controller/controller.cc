@@ -136,6 +136,17 @@ std::vector<proto::JobStatus> Controller::AllJobs(Instant now) const {
   return parts_->status.AllJobs(now);
 }
 std::vector<proto::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
+std::map<std::string, uint32_t> Controller::AbsentNodes() const {
+  std::map<std::string, uint32_t> absent;
+  const auto& file = parts_->context.scheduler.cluster().declaration();
+  if (!file.has_value()) return absent;
+  for (const spec::DeclaredNode& node : file->nodes) {
+    const controller::Node* joined = parts_->context.nodes.Find(NodeId(node.name));
+    if (joined != nullptr && joined->connected) continue;
+    absent[node.name] = static_cast<uint32_t>(file->kinds[node.kind].devices.size());
+  }
+  return absent;
+}
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
 Status Controller::CheckPlaces() const {
   RETURN_IF_ERROR(parts_->status.CheckUsage());

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -107,6 +108,8 @@ class Controller {
   // the nearest one.
   Result<JobId> Resolve(const std::string& id_or_name) const;
   std::vector<proto::NodeStatus> AllNodes() const;  // by name
+  // The nodes of the cluster file that are not connected, each with its number of devices.
+  std::map<std::string, uint32_t> AbsentNodes() const;
 
   // Checks all invariants and returns the first violation. Cheap enough to call after every step,
   // in production too.

@@ -39,6 +39,13 @@ TEST_F(AgentServiceTest, JoinsWithItsFactsAndItsHeartBeats) {
   EXPECT_TRUE(Await([this] { return controller_.heartbeats() >= 2; }));
 }
 
+TEST_F(AgentServiceTest, SendsItsHeartBeatsAtThePeriodThatTheControllerChanges) {
+  Join();
+  controller_.SetHeartbeatPeriod(1'000'000);
+  // At the period of 250 ms there would be 80 within the time of Await.
+  EXPECT_TRUE(Await([this] { return controller_.heartbeats() >= 100; }));
+}
+
 TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
   Join();
   controller_.Give(Shell(1, "echo \"rank $RANK of $WORLD_SIZE\"; echo oh no >&2; exit 3", 2));

@@ -113,10 +113,9 @@ bool ControllerLink::RunStream() {
       std::lock_guard lock(mutex_);
       stream_up_ = true;
     }
-    const Duration period(message.welcome().heartbeat_period_ns());
-    writer = std::thread([this, &stream, number, period] {
-      RunWriter(*stream, number, period > Duration(0) ? period : kDefaultHeartbeat);
-    });
+    heartbeat_period_ = kDefaultHeartbeat;
+    TakeHeartbeatPeriod(message.welcome().heartbeat_period_ns());
+    writer = std::thread([this, &stream, number] { RunWriter(*stream, number); });
     Notify([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
       reported_stream_ = number;
       observer.on_connected(acknowledged);
@@ -149,14 +148,15 @@ bool ControllerLink::RunStream() {
 }
 
 template <typename Stream>
-void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period) {
+void ControllerLink::RunWriter(Stream& stream, uint64_t number) {
   proto::FromAgent heartbeat;
   heartbeat.mutable_heartbeat();
   for (;;) {
     std::deque<std::pair<uint64_t, proto::FromAgent>> batch;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, heartbeat_period, [this] { return !stream_up_ || !unsent_.empty(); });
+      changed_.wait_for(lock, heartbeat_period_.load(),
+                        [this] { return !stream_up_ || !unsent_.empty(); });
       if (!stream_up_) return;
       batch.swap(unsent_);
     }
@@ -167,7 +167,14 @@ void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbe
   }
 }
 
+void ControllerLink::TakeHeartbeatPeriod(int64_t nanoseconds) {
+  if (nanoseconds > 0) heartbeat_period_ = Duration(nanoseconds);
+}
+
 void ControllerLink::HandleMessage(const proto::ToAgent& message) {
+  if (message.kind_case() == proto::ToAgent::kHeartbeatPeriodNs) {
+    return TakeHeartbeatPeriod(message.heartbeat_period_ns());
+  }
   if (message.has_command()) {
     Notify([command = message.command()](const auto& observer) { observer.on_command(command); });
   } else if (message.kind_case() == proto::ToAgent::kAcknowledged) {

@@ -6,6 +6,7 @@
 // resending and acknowledging.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -65,7 +66,8 @@ class ControllerLink {
   // Runs one stream from its beginning to its end. Returns whether the controller sent Welcome.
   bool RunStream();
   template <typename Stream>
-  void RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period);
+  void RunWriter(Stream& stream, uint64_t number);
+  void TakeHeartbeatPeriod(int64_t nanoseconds);
   void Notify(std::function<void(const ControllerLinkObserver&)> what);
   void HandleMessage(const proto::ToAgent& message);
 
@@ -84,6 +86,7 @@ class ControllerLink {
   grpc::ClientContext* context_ = nullptr;                    // of the newest stream, to cancel it
   std::deque<std::pair<uint64_t, proto::FromAgent>> unsent_;  // with the stream they are for
 
+  std::atomic<Duration> heartbeat_period_;  // of the newest stream
   std::thread reader_;
 };
 

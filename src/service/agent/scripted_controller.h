@@ -39,6 +39,13 @@ class ScriptedController final : private proto::Controller::Service {
     *message.mutable_command() = command;
     stream_->Write(message);
   }
+  // Requests a heartbeat at this period from now on. Requires a stream.
+  void SetHeartbeatPeriod(int64_t nanoseconds) {
+    std::lock_guard lock(mutex_);
+    proto::ToAgent message;
+    message.set_heartbeat_period_ns(nanoseconds);
+    stream_->Write(message);
+  }
   // Ends the present stream, if there is one. The agent will reconnect.
   void Drop() {
     std::lock_guard lock(mutex_);

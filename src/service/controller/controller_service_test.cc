@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/clock.h"
+#include "service/controller/agents/agent_gateway.h"
 #include "service/controller/agents/scripted_agent.h"
 #include "service/controller/controller_fixture.h"
 
@@ -39,6 +40,16 @@ TEST_F(AgentsTest, AcknowledgesAnEventOnceItIsLogged) {
   EXPECT_EQ((*nodes)["nodes"][0]["name"], "node-1");
   EXPECT_EQ((*nodes)["nodes"][0]["slots"], 2);
   EXPECT_EQ((*nodes)["nodes"][0]["connected"], true);
+}
+
+TEST(HeartbeatPeriod, GrowsWithTheNumberOfAgentsUpToASecond) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(HeartbeatPeriodOf(1, milliseconds(250)), milliseconds(250));
+  EXPECT_EQ(HeartbeatPeriodOf(500, milliseconds(250)), milliseconds(250));
+  EXPECT_EQ(HeartbeatPeriodOf(1'000, milliseconds(250)), milliseconds(500));
+  EXPECT_EQ(HeartbeatPeriodOf(2'048, milliseconds(250)), milliseconds(1'000));
+  EXPECT_EQ(HeartbeatPeriodOf(SIZE_MAX, milliseconds(250)), milliseconds(1'000));
+  EXPECT_EQ(HeartbeatPeriodOf(1, std::chrono::seconds(100)), std::chrono::seconds(100));
 }
 
 TEST_F(AgentsTest, RefusesWhoCannotProveOrNameThemselves) {

@@ -53,6 +53,13 @@ std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const AgentAdmission* adm
 
 }  // namespace
 
+Duration HeartbeatPeriodOf(size_t agents, Duration shortest) {
+  constexpr Duration kForEach = std::chrono::microseconds(500), kLongest = std::chrono::seconds(1);
+  const Duration of_all = std::min(
+      kLongest, static_cast<int64_t>(std::min<size_t>(agents, kLongest / kForEach)) * kForEach);
+  return std::max(shortest, of_all);
+}
+
 // One connection. Owned by itself until OnDone, and by the gateway while it is its node's newest.
 // Lock order: the gateway's mutex is never taken while holding a stream's.
 class AgentGateway::Stream final
@@ -126,9 +133,28 @@ class AgentGateway::Stream final
     std::lock_guard lock(mutex_);
     return !paused_ && last_received_ < since;
   }
+  // The same for kMissedHeartbeats periods.
+  bool MissedHeartbeats(Instant now) const {
+    return SilentSince(now - kMissedHeartbeats * longest_period());
+  }
   void NoteReceived() {
     std::lock_guard lock(mutex_);
     last_received_ = io::MonotonicNow();
+  }
+
+  Duration period() const {
+    std::lock_guard lock(mutex_);
+    return period_;
+  }
+  // The longer one of the present period and the one before it, in which a heartbeat may be under
+  // way.
+  Duration longest_period() const {
+    std::lock_guard lock(mutex_);
+    return std::max(period_, period_before_);
+  }
+  void SetPeriod(Duration period) {
+    std::lock_guard lock(mutex_);
+    period_before_ = std::exchange(period_, period);
   }
 
   // One read is under way at a time. The next one starts only when this one has been taken, so the
@@ -264,6 +290,8 @@ class AgentGateway::Stream final
 
   mutable std::mutex mutex_;  // guards all below
   Instant last_received_;
+  Duration period_{};  // of its heartbeats
+  Duration period_before_{};
   bool welcomed_ = false;
   bool paused_ = false;  // no read is under way: too many events wait
   int waiting_ = 0;
@@ -407,6 +435,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
       return FailedPrecondition("a newer agent of " + hello.node() + " is connected");
     }
     stream->SetIdentity(hello, until);
+    stream->SetPeriod(HeartbeatPeriodOf(current_.size(), options_.heartbeat_period));
     replaced = std::exchange(current, stream);
   }
   if (replaced != nullptr) replaced->Cancel("its agent has connected anew");
@@ -414,7 +443,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
   const bool posted = loop_.Post([this, stream](const runtime::Controller& core) {
     proto::Welcome welcome;
     welcome.set_acknowledged(core.AcknowledgedSequence(stream->node(), stream->incarnation()));
-    welcome.set_heartbeat_period_ns(options_.heartbeat_period.count());
+    welcome.set_heartbeat_period_ns(stream->period().count());
     stream->Welcome(welcome);
   });
   return posted ? Status() : Unavailable("the controller is overloaded or stopping");
@@ -492,6 +521,19 @@ size_t AgentGateway::streams() const {
   return current_.size();
 }
 
+// Only a change by half is worth a message to each agent.
+void AgentGateway::AdaptPeriods(const std::vector<std::shared_ptr<Stream>>& streams) const {
+  const Duration wanted = HeartbeatPeriodOf(streams.size(), options_.heartbeat_period);
+  for (const auto& stream : streams) {
+    const Duration period = stream->period();
+    if (2 * wanted < 3 * period && 2 * period < 3 * wanted) continue;
+    stream->SetPeriod(wanted);
+    proto::ToAgent message;
+    message.set_heartbeat_period_ns(wanted.count());
+    stream->Send(std::move(message));
+  }
+}
+
 void AgentGateway::WatchSilence() {
   Instant last_look = io::MonotonicNow();
   while (true) {
@@ -519,10 +561,11 @@ void AgentGateway::WatchSilence() {
         stream->Cancel("its certificate has expired");
       } else if (we_slept) {
         stream->NoteReceived();
-      } else if (stream->SilentSince(now - kMissedHeartbeats * options_.heartbeat_period)) {
-        stream->Cancel("silent for " + ToString(kMissedHeartbeats * options_.heartbeat_period));
+      } else if (stream->MissedHeartbeats(now)) {
+        stream->Cancel("silent for " + ToString(kMissedHeartbeats * stream->longest_period()));
       }
     }
+    AdaptPeriods(streams);
   }
 }
 

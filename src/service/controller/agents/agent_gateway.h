@@ -9,7 +9,9 @@
 // reason. Otherwise the gateway sends Welcome, passes events to the core's loop with the node and
 // incarnation of the hello (so an agent can report only for itself), and sends acknowledgements
 // once events are logged. A stream that ends, or is silent for four heartbeat periods, becomes an
-// AgentDisconnected event.
+// AgentDisconnected event. The period grows with the number of agents, which are told: the
+// heartbeats of all cost the controller as much as those of about 500 agents at the shortest
+// period.
 //
 // At most kWindow events of a stream are queued in the loop. Then the stream isn't read until some
 // are logged, so TCP slows down a flood before it fills memory.
@@ -24,6 +26,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -37,8 +40,12 @@ struct AgentGatewayOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT
   std::string token;                    // which agents present without TLS
   AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the gateway
-  Duration heartbeat_period = std::chrono::milliseconds(250);
+  Duration heartbeat_period = std::chrono::milliseconds(250);  // the shortest one
 };
+
+// The period at which so many agents send heartbeats: 500 us for each, but at least `shortest` and
+// at most 1 s or `shortest`.
+Duration HeartbeatPeriodOf(size_t agents, Duration shortest);
 
 class AgentGateway final : public AgentPort {
  public:
@@ -85,6 +92,7 @@ class AgentGateway final : public AgentPort {
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;
   void WatchSilence();
+  void AdaptPeriods(const std::vector<std::shared_ptr<Stream>>& streams) const;
 
   const AgentGatewayOptions options_;
   CoreLoop& loop_;

@@ -265,13 +265,13 @@ std::string Submission::ReserveId(const std::string& name) {
   }
 }
 
-// With the cordoned ones for jobs that say how many they want: these can wait for them.
-spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
-                                             bool cordoned_too) const {
+// With the cordoned ones, and those of the cluster file that are absent, for jobs that say how many
+// they want: these can wait for them.
+spec::ClusterSpec Submission::UsableNodes(const planner::MachineFacts& facts, bool may_wait) const {
   spec::ClusterSpec cluster;
   for (const proto::NodeStatus& node :
        loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
-    if (!node.connected() || (node.cordoned() && !cordoned_too)) continue;
+    if (!node.connected() || (node.cordoned() && !may_wait)) continue;
     cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
   }
   // The facts are those of this machine, divided by its nodes: the planner's predictions assume
@@ -280,6 +280,15 @@ spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
   for (spec::NodeSpec& node : cluster.nodes) {
     node.cores = std::max(1U, facts.cores / nodes);
     node.memory = facts.memory / nodes;
+  }
+  if (!may_wait || nodes == 0) return cluster;
+  for (const auto& [name, devices] :
+       loop_.Read([](const runtime::Controller& core) { return core.AbsentNodes(); })) {
+    if (devices == 0) continue;
+    spec::NodeSpec node = cluster.nodes.front();
+    node.name = name;
+    node.slots = devices;
+    cluster.nodes.push_back(std::move(node));
   }
   return cluster;
 }
@@ -330,7 +339,7 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::J
     facts = ReadMachineFacts(options_.state_directory, spec.built_in() ? options_.trainer : "");
   }
   const spec::ClusterSpec cluster =
-      ConnectedNodes(facts, spec.resources.nodes && spec.resources.processes_per_node);
+      UsableNodes(facts, spec.resources.nodes && spec.resources.processes_per_node);
   if (cluster.nodes.empty()) {
     return FailedPrecondition(
         "no node is connected, so the job has no place: start agents first "
