@@ -117,21 +117,22 @@ struct BaselineSystem {
 
 inline constexpr Duration kGroupInit = 30s;  // [MS], for all systems
 
-// [PT]: collectives of NCCL time out after 10 minutes. The restart of the published setting is the
-// one number that is fitted: [L3] states "higher than 90 % effective training time" and not what an
-// interruption costs. Checkpoint interval and block: assumed; reload: 6 TB at [L3]'s 2 TB/s.
-// torchrun [PT]: monitor interval 0.1 s, three keep-alives of 5 s, 30 s of last call, processes
-// started anew (10 s, assumed); restarts allowed, because by default the first failure ends the
-// job; a machine is replaced by others (5 min, assumed). Checkpoints as in the published setting.
-// DLRover [DL]: dead after 600 s without a heartbeat, hang rule 10 min, node check 150 s,
-// a new pod 60 s (assumed); memory checkpoint each minute, 1 s (assumed).
-// ByteRobust [BR]: inspections of 10 to 30 s, checkpoint of every step for less than 1 % of the
-// time; warm standby machines; hang rule, checks before a restart and the restart are assumed.
+// Published setting: collectives of NCCL time out after 10 minutes [PT]. Its restart is the one
+// number that is fitted: [L3] states "higher than 90 % effective training time" and not what an
+// interruption costs. Checkpoint interval and block: assumed; reload: 6 TB at [L3]'s 2 TB/s, and
+// more for the start of the readers.
+// torchrun-like [PT]: monitor interval 0.1 s, three keep-alives of 5 s, 30 s of last call,
+// processes started anew (10 s, assumed); restarts allowed, because by default the first failure
+// ends the job; others replace a machine (5 min, assumed). Checkpoints as in the published setting.
+// DLRover-like [DL]: dead after 600 s without a heartbeat, hang rule 10 min, node check 150 s; a
+// new pod 60 s and a checkpoint in memory of 1 s each minute are assumed. ByteRobust-like [BR]: a
+// hang is no traffic for 10 min, each step has a checkpoint, standby machines; all other times are
+// assumed. [BR] reports 97 % on 9,600 GPUs.
 inline constexpr std::array<BaselineSystem, 4> kBaselines = {{
     {"published setting", 10s, 60s, 600s, 0s, 390s, 0s, 20s, 15min, 5s, true, true},
     {"torchrun-like", 1s, 15s, 600s, 0s, 40s, 300s, 20s, 15min, 5s, false, false},
     {"DLRover-like", 5s, 600s, 600s, 150s, 15s, 60s, 5s, 1min, 1s, true, true},
-    {"ByteRobust-like", 15s, 30s, 300s, 60s, 60s, 0s, 5s, 6s, 50ms, true, true},
+    {"ByteRobust-like", 15s, 30s, 600s, 60s, 60s, 0s, 5s, 6s, 50ms, true, true},
 }};
 
 }  // namespace longhaul::runtime::simulation
