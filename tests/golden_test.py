@@ -40,6 +40,7 @@ FILES = {
     "empty.yaml": "",
     "list.yaml": "- 1\n",
     "trace.json": "{}\n",
+    "failures.csv": "t,cause,node,scope,silent,notice_s,repair_s\n60,fan,0,node,0,0,60\n",
 }
 WRONG = [
     "",
@@ -78,6 +79,10 @@ WRONG = [
     "profile missing",
     "profile trace.json",
     "simulate --nodes 1",
+    "simulate --replay missing.csv",
+    "simulate --replay failures.csv",
+    "simulate --replay llama3 --steps 5",
+    "simulate --write-trace failures.csv",
     "checkpoint",
     "checkpoint ls missing",
     "checkpoint show missing.safetensors",

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "bin/other_program.h"
+#include "bin/tools/replay/replay_command.h"
 #include "bin/tools/simulate_trace.h"
 #include "io/clock.h"
 #include "proto/json.h"
@@ -38,6 +39,7 @@ struct SimulateFlags {
   bool twice = false;
   bool json = false;
   TraceFlags trace;
+  ReplayFlags replay;
 };
 
 // The runtime's form of a planned fault.
@@ -233,6 +235,17 @@ int RunSimulate(const SimulateFlags& flags) {
   return good ? kExitOk : kExitFailure;
 }
 
+// The replay's options with those that it shares with other simulations.
+ReplayFlags WithShared(const SimulateFlags& flags) {
+  ReplayFlags replay = flags.replay;
+  replay.days = flags.days;
+  replay.factor = flags.fault_factor;
+  replay.seed = flags.seed;
+  replay.seeds = flags.seeds;
+  replay.json = flags.json;
+  return replay;
+}
+
 }  // namespace
 
 void AddSimulateCommand(CLI::App& app, Action& action) {
@@ -270,16 +283,21 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
   command->add_flag("--twice", flags->twice, "Run each seed twice and compare the logs");
   command->add_flag("--json", flags->json, "Print one JSON object per seed");
   AddTraceOptions(*command, flags->trace);
+  AddReplayOptions(*command, flags->replay);
   command->footer(
       "Examples:\n"
       "  longhaul simulate --nodes 2048 --days 54 --seeds 20\n"
       "  longhaul simulate --nodes 64 --days 1 --seed 7 --fault-factor 100 --twice\n"
       "  longhaul simulate --nodes 8 --days 0.1 --fault-factor 0 --steps 300 \\\n"
       "      --inject 'kill worker 1 at step 40; kill agent 2 at step 90'\n"
+      "  longhaul simulate --replay llama3 --seeds 50 --sensitivity sensitivity.svg\n"
       "  longhaul simulate --trace philly.csv --month 2017-10 --svg use.svg");
-  command->callback([flags, &action] {
+  command->callback([command, flags, &action] {
+    if (command->count("--nodes") > 0) flags->replay.nodes = flags->nodes;
+    if (command->count("--spares") > 0) flags->replay.spares = flags->spares;
     action = [flags] {
       flags->trace.json = flags->json;
+      if (!flags->replay.source.empty()) return RunReplay(WithShared(*flags));
       return flags->trace.file.empty() ? RunSimulate(*flags) : RunTrace(flags->trace);
     };
   });

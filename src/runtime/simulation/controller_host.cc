@@ -56,6 +56,10 @@ SimulationResult ControllerHost::Run() {
   world_.result.attempts = world_.attempt.attempt;
   world_.result.state_hash = controller_.StateHash();
   world_.result.nodes = controller_.AllNodes();
+  world_.record.End(world_.queue.now());
+  world_.result.causes = world_.record.costs();
+  world_.result.slow_excess = world_.record.slow_excess();
+  world_.result.redone_by_hand = world_.record.redone_by_hand();
   world_.result.violations = world_.audit.violations();
   if (!world_.result.replay_agrees)
     world_.result.violations.push_back("a replayed log gave another state");
@@ -134,6 +138,7 @@ void ControllerHost::Watch(const proto::Notification& notification) {
   if (notification.job_id() != world_.job_id) return;
   if (ends) {
     world_.job_over = true;
+    world_.record.End(at);
     world_.audit.Over(at);
   } else if (queued) {
     world_.audit.Sized(at, world_.ranks);

@@ -3,6 +3,7 @@
 #include "runtime/simulation/controller_host.h"
 #include "runtime/simulation/faults.h"
 #include "runtime/simulation/nodes.h"
+#include "runtime/simulation/replay/trace_player.h"
 #include "runtime/simulation/training.h"
 #include "runtime/simulation/world.h"
 
@@ -17,7 +18,8 @@ struct Simulator {
         host(world, machines, faults),
         machines(world, host, training, faults),
         training(world, machines),
-        faults(world, host, machines, training) {}
+        faults(world, host, machines, training),
+        player(world, host, machines, training) {}
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
 
@@ -26,12 +28,14 @@ struct Simulator {
   SimNodes machines;
   SimTraining training;
   FaultInjector faults;
+  TracePlayer player;
 };
 
 }  // namespace
 
 SimulationResult Simulate(const SimulationOptions& options) {
   Simulator simulator(options);
+  simulator.player.Plan();
   return simulator.host.Run();
 }
 

@@ -22,6 +22,8 @@
 #include "runtime/controller/controller.h"
 #include "runtime/simulation/audit.h"
 #include "runtime/simulation/physics.h"
+#include "runtime/simulation/replay/fault_trace.h"
+#include "runtime/simulation/replay/replay_record.h"
 #include "sim/event_queue.h"
 
 namespace longhaul::runtime::simulation {
@@ -52,6 +54,13 @@ struct SimulationOptions {
   // The node with this index fails repeatedly, this long after each return; zero: never.
   uint32_t flapping_node = 0;
   Duration flaps_after{};
+  // Failures at known times, in addition to the random ones (replay/trace_player.h).
+  std::vector<TracedFault> trace;
+  // An operator drains a node whose part stays broken this long after its failure.
+  Duration operator_reaction = std::chrono::minutes(10);
+  // Each step is reported, although reports stand for all workers: the controller's limit for a
+  // hang follows from the time between two reports.
+  bool every_step = false;
   Physics physics;
   ControllerOptions controller;
   // Called with every logged event and its time, for example to write the log to a file.
@@ -74,8 +83,11 @@ struct SimulationResult {
   uint64_t state_hash = 0;        // of the controller at the end
   bool replay_agrees = true;      // each replay after a controller crash gave the earlier state
   uint64_t replays = 0;
-  std::vector<proto::NodeStatus> nodes;  // at the end
-  std::vector<std::string> violations;   // empty: all invariants held
+  std::map<std::string, CauseCost> causes;  // of the trace: what its failures cost, by cause
+  Duration slow_excess{};                   // by which slow devices made steps longer
+  Duration redone_by_hand{};                // work repeated after damage that was found late
+  std::vector<proto::NodeStatus> nodes;     // at the end
+  std::vector<std::string> violations;      // empty: all invariants held
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

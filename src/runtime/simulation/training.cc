@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/simulation/nodes.h"
+#include "runtime/simulation/replay/published.h"
 
 namespace longhaul::runtime::simulation {
 
@@ -62,8 +63,7 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   if (phase == proto::PhaseEntered::START_UP) {
     world_.queue.After(world_.Around(world_.options.physics.start_up),
                        [this, index, id, life = world_.nodes[index].life] {
-                         if (world_.nodes[index].life == life)
-                           EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
+                         if (world_.nodes[index].life == life) Join(index, id);
                        });
   }
   if (!present || world_.attempt.attempt != id.attempt) return;
@@ -72,11 +72,26 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
     PhaseComplete(phase);
 }
 
+// A broken device or link stops its worker when it initializes.
+void SimTraining::Join(size_t index, const WorkerId& id) {
+  const SimNode& node = world_.nodes[index];
+  const auto found = world_.nodes[index].workers.find(id);
+  if (found == world_.nodes[index].workers.end()) return;
+  if (node.broken_until <= world_.queue.now()) {
+    return EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
+  }
+  if (!node.broken_silently) return machines_.Die(index, id, 1, 0, Duration(0));
+  found->second.hung = true;
+  if (id.attempt == world_.attempt.attempt) ++world_.attempt.stopped;
+}
+
 // All ranks of the attempt are there.
 void SimTraining::PhaseComplete(Phase phase) {
   const uint64_t attempt = world_.attempt.attempt;
   if (phase == proto::PhaseEntered::RENDEZVOUS) {
-    world_.queue.After(world_.Around(world_.options.physics.group_init), [this, attempt] {
+    const Duration outage = std::max(Duration(0), world_.outage_until - world_.queue.now());
+    const Duration takes = outage + world_.Around(world_.options.physics.group_init);
+    world_.queue.After(takes, [this, attempt] {
       if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
       ForEachPlace([this](uint32_t rank, size_t node) {
         const WorkerId id{JobId(world_.job_id), world_.attempt.attempt, rank};
@@ -88,6 +103,7 @@ void SimTraining::PhaseComplete(Phase phase) {
   if (phase == proto::PhaseEntered::STEPPING) {
     world_.attempt.stepping = true;
     world_.audit.AttemptBegins(attempt, world_.attempt.restored);
+    world_.record.RolledBack(world_.attempt.restored);
     BeginStretch();
   }
 }
@@ -220,7 +236,8 @@ void SimTraining::BeginStretch() {
   const uint64_t due =
       world_.attempt.last_snapshot + std::max<uint64_t>(world_.attempt.interval, 1);
   const uint64_t first = world_.attempt.step + 1;
-  uint64_t last = world_.Aggregated() ? std::max(due, first) : first;
+  const bool in_stretches = world_.Aggregated() && !world_.options.every_step;
+  uint64_t last = in_stretches ? std::max(due, first) : first;
   if (world_.options.total_steps > 0) last = std::min(last, world_.options.total_steps);
   if (last < first) return;
   // The last state is always kept.
@@ -228,6 +245,13 @@ void SimTraining::BeginStretch() {
       last >= due || (world_.options.total_steps > 0 && last == world_.options.total_steps);
   Duration takes = world_.options.physics.step * static_cast<int64_t>(last - first + 1);
   takes += DurationFromSeconds(ToSeconds(takes) * 0.01 * world_.random.Uniform());
+  const bool slow = std::any_of(world_.slow_nodes.begin(), world_.slow_nodes.end(),
+                                [this](size_t index) { return world_.in_attempt[index]; });
+  if (slow) {
+    const Duration excess = DurationFromSeconds(ToSeconds(takes) * (kSlowFactor - 1));
+    world_.record.Slowed(last, excess);
+    takes += excess;
+  }
   if (snapshot) takes += world_.options.physics.snapshot_block;
   world_.attempt.first = first;
   world_.attempt.last = last;
@@ -274,6 +298,7 @@ void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bo
     return WaitForSlot(attempt, first, last, Duration(0));
   }
   world_.audit.Stepped(attempt, first, last);
+  world_.record.Stepped(world_.queue.now(), attempt, last);
   world_.attempt.step = last;
   if (snapshot) {
     world_.attempt.last_snapshot = last;
@@ -320,7 +345,10 @@ void SimTraining::Seal() {
   }
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
   // Memories hold the newest two snapshots, so the older of them is replaced.
-  older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, world_.attempt.places};
+  older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, {}};
+  // Only a job that changes its size restores from pieces of known places.
+  if (world_.options.minimum_nodes > 0 || world_.options.sharded)
+    older.places = world_.attempt.places;
   if (world_.Aggregated()) {
     proto::Event event;
     proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();

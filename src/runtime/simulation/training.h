@@ -20,6 +20,7 @@ class SimTraining {
   void WorkerGoneFromAttempt(const SimWorker& worker);
 
  private:
+  void Join(size_t node, const WorkerId& worker);
   void PhaseComplete(proto::PhaseEntered::Phase phase);
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();

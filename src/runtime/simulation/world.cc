@@ -16,7 +16,8 @@ World::World(const SimulationOptions& wanted)
       end(InstantFromNanoseconds(kStartNs) + wanted.length),
       nodes(wanted.nodes),
       in_attempt(wanted.nodes),
-      audit(kGlobalBatch) {
+      audit(kGlobalBatch),
+      record(wanted.physics.step) {
   CHECK(wanted.nodes > SparesOf(wanted)) << "a gang needs a node beside the spares";
   ranks = (wanted.nodes - SparesOf(wanted)) * wanted.processes_per_node;
   for (const FaultRate& rate : kFaultRates) result.faults[std::string(rate.name)] = 0;

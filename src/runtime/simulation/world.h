@@ -55,6 +55,9 @@ struct SimNode {
   // Kept for other nodes: (step, rank) and whether a bit of it has flipped.
   std::map<std::pair<uint64_t, uint32_t>, bool> copies;
   Instant memory_since{};  // everything in memory is newer
+  // Until then workers that start here fail, or hang.
+  Instant broken_until{};
+  bool broken_silently = false;
 };
 
 // One attempt of the training job, as its workers execute it.
@@ -116,6 +119,9 @@ class World {
   std::vector<bool> in_attempt;                        // by node
   std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (attempt, damaged)
   Audit audit;
+  std::set<size_t> slow_nodes;  // nodes whose device is slow
+  Instant outage_until{};       // until then no group forms
+  ReplayRecord record;
   SimulationResult result;
   bool job_over = false;
 };
