@@ -40,7 +40,7 @@ class Controller::Parts {
         placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
         closer(context, checkpoints, faults, placement),
-        faults(context, starter, hangs, closer, placement),
+        faults(context, starter, hangs, closer, placement, spares),
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
         steps(context, faults, hangs, placement),

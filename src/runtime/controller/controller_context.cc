@@ -115,7 +115,7 @@ void ControllerContext::UpdateScheduler(const NodeId& id) {
   if (node.draining) condition = spec::NodeCondition::kDraining;
   // It may be back in a moment: what runs there stays, nothing new is sent.
   if (!node.connected) condition = spec::NodeCondition::kCordoned;
-  if (node.lost) condition = spec::NodeCondition::kDown;
+  if (node.lost || node.avoided) condition = spec::NodeCondition::kDown;
   scheduler.SetNode(id.value(), {node.facts.slots(), node.facts.cores(), node.facts.memory_bytes()},
                     condition, now);
 }

@@ -48,7 +48,7 @@ TEST(ControllerHangs, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
   EXPECT_EQ(cluster.Job().attempt(), 1u);
   EXPECT_EQ(cluster.Job().faults_size(), 0);
   cluster.TickUntil(cluster.now + seconds(1000));
-  EXPECT_EQ(cluster.Job().attempt(), 2u) << "not forever";
+  EXPECT_GE(cluster.Job().attempt(), 2u) << "not forever";
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 

@@ -137,6 +137,8 @@ void NodeTable::Enlist(const NodeId& id) {
   node.enlisted = true;
 }
 
+void NodeTable::Avoid(const NodeId& id, bool avoided) { Change(id).avoided = avoided; }
+
 void NodeTable::TakeSlots(const NodeId& id, const SlotClaim& claim) {
   Node& node = Change(id);
   node.used_milli += claim.slots_milli;

@@ -37,6 +37,7 @@ struct Node {
   bool draining = false;
   bool enlisted = false;                   // a spare that an operator has taken into use
   bool cut = false;                        // its connection broke, for unknown reasons
+  bool avoided = false;                    // while a gang that fails on it leaves it
   std::vector<WorkerFault> worker_faults;  // recent ones
   // By gangs, until their workers have ended: thousandths of slots, and the assigned devices.
   struct Device {
@@ -103,6 +104,7 @@ class NodeTable {
   void Lose(const NodeId& id);
   void Cordon(const NodeId& id, bool cordoned, bool drain);
   void Enlist(const NodeId& id);
+  void Avoid(const NodeId& id, bool avoided);
   void TakeSlots(const NodeId& id, const SlotClaim& claim);
   // Requires a claim that was taken.
   void FreeSlots(const NodeId& id, const SlotClaim& claim);

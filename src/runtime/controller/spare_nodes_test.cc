@@ -86,6 +86,54 @@ TEST(SpareNodes, ANodeThatTakesTheLostOnesPlaceKeepsItsForkServer) {
   EXPECT_THAT(ListsTo(cluster, "node-2"), ElementsAre(kGpt));
 }
 
+TEST(FailingNode, IsLeftAfterTwoFailuresWithoutAStepInBetween) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Steps(1, 3);
+  cluster.Exit("node-2", 2, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-2")) << "once proves nothing";
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+  cluster.Exit("node-2", 3, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-3"));
+  EXPECT_EQ(cluster.Job().attempt(), 3u);
+  EXPECT_EQ(cluster.controller.AllNodes()[1].condition(), "suspect");
+}
+
+TEST(FailingNode, StaysWhereNoOtherNodeIsIdle) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 3);
+  for (const uint32_t rank : {2u, 3u, 2u}) {
+    cluster.Exit("node-2", rank, 1, 0);
+    cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  }
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-2"));
+  EXPECT_EQ(cluster.Job().attempt(), 4u);
+}
+
+TEST(FailingNode, IsNotTheOneOfAGangThatFailsOnDifferentNodes) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Steps(1, 3);
+  cluster.Exit("node-2", 2, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  cluster.Exit("node-1", 0, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  EXPECT_EQ(cluster.Job().attempt(), 3u);
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-2"));
+}
+
+TEST(FailingNode, AStepInBetweenBeginsAnew) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Steps(1, 3);
+  cluster.Exit("node-2", 2, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  cluster.Start();
+  cluster.Steps(1, 2);
+  cluster.Exit("node-2", 2, 1, 0);
+  cluster.TickUntil(cluster.now + std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-2"));
+}
+
 TEST(SpareNodes, TheEndOfTheJobEndsTheReadiness) {
   Cluster cluster = RunningWithNodes({"node-3"});
   proto::Event stop;

@@ -43,7 +43,7 @@ void KeepFaultsToCome(const JobRecord& job,
 
 Duration StartLimitOf(const JobRecord& job, const ControllerOptions& options) {
   const bool fetches = job.snapshots.restore().tier() == proto::Restore::TIER_SHARED;
-  return fetches ? kFetchLimit : options.start_limit;
+  return fetches ? kFetchLimit : job.starts.Limit(options.start_limit);
 }
 
 // The order of the calls matters. The attempt number is raised first, since commands and snapshots
@@ -80,6 +80,7 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   for (const Member& member : job.group.members()) notification->add_gang(member.node.value());
   *notification->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
+  job.starts.Begin(restore.tier(), context_.now);
   context_.deadlines.Set(DeadlineKind::kStart, id,
                          context_.now + StartLimitOf(job, context_.options));
   SendOpenStore(job);

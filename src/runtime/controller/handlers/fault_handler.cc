@@ -7,6 +7,7 @@
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/placement.h"
 
 namespace longhaul::runtime::controller {
@@ -17,12 +18,20 @@ namespace {
 // long.
 constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
 constexpr size_t kMaxMessage = 2000;
+// Counted against a node that a gang leaves. Two put it on probation.
+constexpr int kFailuresOfALeftNode = 2;
 
 // Signals that a program brings upon itself. All others, SIGKILL among them, come from outside:
 // from the kernel's OOM killer, an operator or an injected fault.
 bool IsProgramError(int signal) {
   return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
          signal == SIGILL;
+}
+
+// Of a job that never reports steps it is not known whether it made some between two faults.
+bool WillReportSteps(const JobRecord& job) {
+  const proto::Workload& workload = job.spec().workload();
+  return workload.built_in() || !workload.step_pattern().empty() || !job.never_reported();
 }
 
 std::string DescribeExit(const proto::WorkerExited& exited) {
@@ -192,7 +201,38 @@ void FaultHandler::TryDecide(JobRecord& job) {
     // It comes back or is given up, and then the decision is tried again.
     if (node != nullptr && !node->connected && !node->lost) return job.faults.Await(member.node);
   }
-  Restart(job);
+  LeaveFailingNode(job);
+  if (job.faults.undecided()) Restart(job);
+}
+
+// What fails again and again on one node while the others only wait for it is the node's, such as a
+// device that is broken or that hangs. If an idle node can have its place, the gang goes on there.
+// To the scheduler the node is down until that is done.
+void FaultHandler::LeaveFailingNode(JobRecord& job) {
+  const NodeId id(job.faults.RepeatedNode());
+  const Node* node = context_.nodes.Find(id);
+  if (node == nullptr || node->avoided || !node->reachable()) return;
+  if (job.group.size() < 2 || !job.group.contains(id.value()) || !WillReportSteps(job)) return;
+  // Others that run there would have to leave it too.
+  if (node->used_milli > job.accelerators_milli() || !spares_.Has(job)) return;
+  const std::string what = job.faults.newest().what();
+  context_.nodes.Avoid(id, true);
+  context_.UpdateScheduler(id);
+  placement_.Schedule();
+  context_.nodes.Avoid(id, false);
+  const std::vector<std::string> nodes = context_.scheduler.NodesOf(JobId(job.id()));
+  const bool left = !nodes.empty() && std::ranges::count(nodes, id.value()) == 0 &&
+                    std::ranges::count(nodes, "") == 0;
+  if (left) {
+    context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                        "the gang leaves " + id.value() +
+                            ", on which it has failed twice without a step in between: " + what);
+    for (int i = 0; i < kFailuresOfALeftNode; ++i) {
+      context_.scheduler.Fault(id.value(), what, context_.now);
+    }
+  }
+  context_.UpdateScheduler(id);
+  placement_.Schedule();
 }
 
 void FaultHandler::Restart(JobRecord& job) {
@@ -206,9 +246,11 @@ void FaultHandler::Restart(JobRecord& job) {
   const uint64_t reached = job.progress.step();
   starter_.OpenAttempt(job);
   const bool by_itself = job.restores_by_itself();
-  job.faults.DecideRestart({job.snapshots.restore(), reached, by_itself,
-                            job.never_reported() || by_itself, nodes, job.group.size()},
-                           context_.now);
+  const std::string& node = job.faults.newest().node();
+  job.faults.DecideRestart(
+      {job.snapshots.restore(), reached, by_itself, job.never_reported() || by_itself, nodes,
+       job.group.size(), !node.empty() && !job.group.contains(node)},
+      context_.now);
   context_.AddFaultNotification(job, job.faults.newest());
 }
 

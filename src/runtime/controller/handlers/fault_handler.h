@@ -9,16 +9,18 @@ class AttemptStarter;
 class HangHandler;
 class JobCloser;
 class Placement;
+class SpareNodes;
 
 class FaultHandler {
  public:
   FaultHandler(ControllerContext& context, AttemptStarter& starter, HangHandler& hangs,
-               JobCloser& closer, Placement& placement)
+               JobCloser& closer, Placement& placement, const SpareNodes& spares)
       : context_(context),
         starter_(starter),
         hangs_(hangs),
         closer_(closer),
-        placement_(placement) {}
+        placement_(placement),
+        spares_(spares) {}
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
@@ -36,6 +38,7 @@ class FaultHandler {
   void ChargeOpenFaults(JobRecord& job);
 
  private:
+  void LeaveFailingNode(JobRecord& job);
   void Restart(JobRecord& job);
   // Counts the newest fault against the node that it happened on, if it is the node's own.
   void BlameNode(const JobRecord& job);
@@ -45,6 +48,7 @@ class FaultHandler {
   HangHandler& hangs_;
   JobCloser& closer_;
   Placement& placement_;
+  const SpareNodes& spares_;
 };
 
 }  // namespace longhaul::runtime::controller

@@ -59,14 +59,21 @@ void HangHandler::WatchProgress(JobRecord& job) {
 }
 
 void HangHandler::OnStartOverdue(JobRecord& job) {
-  std::string late;
+  std::string late, node;
+  size_t late_nodes = 0;
   for (const Member& member : job.group.members()) {
-    if (member.phase < proto::PhaseEntered::STEPPING) late += " " + member.node.value();
+    if (member.phase >= proto::PhaseEntered::STEPPING) continue;
+    late += " " + member.node.value();
+    node = member.node.value();
+    ++late_nodes;
   }
+  // One alone is what the others wait for.
+  if (late_nodes != 1 || job.group.size() == 1) node.clear();
   faults_.NoteFault(job, {proto::FaultClass::kHang,
                           "no first step within " + ToString(StartLimitOf(job, context_.options)) +
                               " of the start; late:" + (late.empty() ? " unknown" : late),
-                          "", -1, context_.now, true});
+                          node, -1, context_.now, true});
+  job.starts.NoteOverdue();
   faults_.TryDecide(job);
 }
 

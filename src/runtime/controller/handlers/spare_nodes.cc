@@ -1,5 +1,6 @@
 #include "runtime/controller/handlers/spare_nodes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/controller/handlers/attempt_starter.h"
@@ -13,6 +14,14 @@ constexpr size_t kNodesOfAJob = 2;
 constexpr size_t kJobsOfANode = 4;
 
 }  // namespace
+
+bool SpareNodes::Has(const JobRecord& job) const {
+  const std::vector<const Node*> idle = IdleNodes();
+  return std::any_of(idle.begin(), idle.end(), [&](const Node* node) {
+    return Suits(*node, job) &&
+           context_.scheduler.ConditionOf(node->id.value()) == spec::NodeCondition::kReady;
+  });
+}
 
 void SpareNodes::OnAgentJoined(const NodeId& node) {
   if (sent_.erase(node) > 0) joined_.insert(node);

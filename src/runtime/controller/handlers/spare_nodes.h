@@ -20,6 +20,8 @@ class SpareNodes {
   SpareNodes(ControllerContext& context, const AttemptStarter& starter)
       : context_(context), starter_(starter) {}
 
+  // Whether an idle node that is not on probation could have the place of one of the job's.
+  bool Has(const JobRecord& job) const;
   // The agent of the node may be ready for nothing, or for what it was told before.
   void OnAgentJoined(const NodeId& node);
   // Sends each node whose list of jobs has changed the new one. Costs nothing where neither nodes

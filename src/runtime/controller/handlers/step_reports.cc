@@ -105,6 +105,7 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   }
   if (taken.new_step) job.faults.NoteNewStep();
   job.faults.Stamp(RestartStage::kFirstStep, at);
+  job.starts.NoteFirstStep(context_.now);
   faults_.ResolveFaults(job, at);
   job.progress.TakeLosses(report);
   NotificationStep(job, report);

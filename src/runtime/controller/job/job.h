@@ -15,6 +15,7 @@
 #include "runtime/controller/job/hang/hang_detector.h"
 #include "runtime/controller/job/hang/idle_workers.h"
 #include "runtime/controller/job/hang/stack_inquiry.h"
+#include "runtime/controller/job/hang/start_times.h"
 #include "runtime/controller/job/job_faults.h"
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
@@ -125,6 +126,7 @@ struct JobRecord {
   JobPlacement placement;
   JobProgress progress;
   HangDetector hang;
+  StartTimes starts;
   IdleWorkers idle;
   StackInquiry stacks;
   JobFaults faults;

@@ -121,6 +121,21 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
   return true;
 }
 
+// A fault that names no node, such as the hang of all, is no evidence against the one that another
+// names.
+std::string JobFaults::RepeatedNode() const {
+  size_t failures = 0;
+  std::string node;
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record, ++failures) {
+    const proto::Fault& fault = record->fault;
+    if (fault.first_step_at_ns() != 0) break;
+    if (fault.injected()) return "";
+    if (node.empty()) node = fault.node();
+    if (!fault.node().empty() && fault.node() != node) return "";
+  }
+  return failures >= 2 && newest().node() == node ? node : "";
+}
+
 const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const proto::Job& spec,
                                             const WorkerGroup& group, uint64_t step,
                                             uint64_t highest_step, const BadTime& bad_before,
@@ -182,7 +197,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
   if (restart.nodes != restart.nodes_before) {
     action = "continue with " + std::to_string(restart.nodes) + " nodes in place of " +
              std::to_string(restart.nodes_before) + ", " + action;
-  } else if (newest_class() == proto::FaultClass::kNode) {
+  } else if (newest_class() == proto::FaultClass::kNode || restart.node_left) {
     action = "replace the node, " + action;
   }
   Decide(action, now);

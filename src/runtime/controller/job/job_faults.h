@@ -53,6 +53,7 @@ class JobFaults {
     bool from_unknown = false;        // the step that it restarts from is unknown
     size_t nodes_before = 0;
     size_t nodes = 0;
+    bool node_left = false;  // the gang goes on without the node of the fault
   };
   struct Outlook {
     uint64_t step = 0;
@@ -76,6 +77,10 @@ class JobFaults {
                                    const BadTime& bad_before, Instant now);
   // Stores the badput that had passed when the newest fault happened.
   void SetBadBefore(const BadTime& bad) { records_.back().bad_before = bad; }
+
+  // Returns the node of the newest fault if the job has failed at least twice without a step in
+  // between and no other node was named meanwhile; empty: none.
+  std::string RepeatedNode() const;
 
   // --- Decisions.
   bool undecided() const { return undecided_; }
