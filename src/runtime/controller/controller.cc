@@ -132,6 +132,9 @@ std::vector<proto::JobStatus> Controller::AllJobs(Instant now) const {
   return parts_->status.AllJobs(now);
 }
 std::vector<proto::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
+std::vector<Controller::CheckTarget> Controller::CheckTargets() const {
+  return parts_->status.CheckTargets();
+}
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
 Status Controller::CheckPlaces() const {
   RETURN_IF_ERROR(parts_->status.CheckUsage());
