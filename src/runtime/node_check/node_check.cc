@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -154,16 +155,16 @@ std::vector<Pair> NodeCheck::WithoutBad(const std::vector<Pair>& planned, bool o
 
 // Returns the pairs that would decide what is undecided, as many as fit into one round.
 std::vector<Pair> NodeCheck::Doubts(const Diagnosis& diagnosis) {
-  std::set<Pair> links;
-  for (const Doubt& doubt : diagnosis.doubts) links.insert(doubt.link);
+  std::set<Pair> first;
+  for (const Doubt& doubt : diagnosis.doubts) first.insert(doubt.link);
   std::set<Pair> wanted;
   const JudgedPairs judged = JudgePairs(nodes_, switch_of_, measurements_);
   for (const Fault& fault : diagnosis.faults) {
     if (fault.decided()) continue;
     if (fault.part == Part::kLink) {
-      links.insert(fault.link);
-      AddGoodPartners(fault.link.first, diagnosis, wanted);
-      AddGoodPartners(fault.link.second, diagnosis, wanted);
+      // If a node may be at fault instead, only its tests with others decide.
+      (fault.nodes_instead.empty() ? first : wanted).insert(fault.link);
+      for (const uint32_t node : fault.nodes_instead) AddGoodPartners(node, diagnosis, first);
       continue;
     }
     for (const PairResult& result : judged.results) {
@@ -175,23 +176,29 @@ std::vector<Pair> NodeCheck::Doubts(const Diagnosis& diagnosis) {
     }
     if (fault.part == Part::kNode) AddGoodPartners(fault.node, diagnosis, wanted);
   }
-  // In random order, so that pairs that share a node all have their turn; links in doubt first.
-  std::vector<Pair> order;
-  for (const std::set<Pair>* pairs : {&links, &wanted}) {
-    const size_t begin = order.size();
-    order.insert(order.end(), pairs->begin(), pairs->end());
-    for (size_t i = order.size(); i > begin + 1; --i) {
-      std::swap(order[i - 1], order[begin + random_.Below(i - begin)]);
-    }
-  }
+  const auto list = [](const std::set<Pair>& pairs) {
+    return std::vector<Pair>(pairs.begin(), pairs.end());
+  };
   std::vector<bool> busy(nodes_, false);
   std::vector<Pair> round;
-  for (const Pair& pair : order) {
-    if (busy[pair.first] || busy[pair.second]) continue;
-    busy[pair.first] = busy[pair.second] = true;
-    round.push_back(pair);
+  for (const std::set<Pair>* pairs : {&first, &wanted}) {
+    for (const Pair& pair : InOrder(WithoutBad(list(*pairs), /*only_silent=*/false))) {
+      if (busy[pair.first] || busy[pair.second]) continue;
+      busy[pair.first] = busy[pair.second] = true;
+      round.push_back(pair);
+    }
   }
   return round;
+}
+
+// Those with the fewest tests first, because one more of these shows most; else in random order.
+std::vector<Pair> NodeCheck::InOrder(std::vector<Pair> pairs) {
+  std::map<Pair, size_t> tests;
+  for (const PairMeasurement& each : measurements_) ++tests[each.pair];
+  for (size_t i = pairs.size(); i > 1; --i) std::swap(pairs[i - 1], pairs[random_.Below(i)]);
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [&](const Pair& a, const Pair& b) { return tests[a] < tests[b]; });
+  return pairs;
 }
 
 // Adds pairs of `node` with nodes that are not suspected.

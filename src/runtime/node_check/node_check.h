@@ -30,7 +30,7 @@
 
 namespace longhaul::runtime::node_check {
 
-constexpr uint32_t kMostFurtherRounds = 8;
+constexpr uint32_t kMostFurtherRounds = 12;
 constexpr uint32_t kSelfTests = 4;
 
 // What a node's self test reports for the comparison with other nodes, in seconds for a fixed
@@ -107,6 +107,7 @@ class NodeCheck {
   PairTest Direct(const Pair& pair);
   std::vector<Pair> WithoutBad(const std::vector<Pair>& planned, bool only_silent) const;
   std::vector<Pair> Doubts(const Diagnosis& diagnosis);
+  std::vector<Pair> InOrder(std::vector<Pair> pairs);
   void AddGoodPartners(uint32_t node, const Diagnosis& diagnosis, std::set<Pair>& wanted);
   std::string PairsText(const std::vector<size_t>& results, const JudgedPairs& judged) const;
   void AddFault(const Fault& fault, const JudgedPairs& judged, Verdicts& verdicts) const;

@@ -260,6 +260,35 @@ TEST(NodeCheck, ASilentNodeIsNeverTheOneThatConnects) {
   }
 }
 
+// One slow test by chance beside a slow link looks like a slow node, until the node is tested with
+// others again: the link's own tests would not decide.
+TEST(NodeCheck, TestsANodeWithOthersToTellItFromItsLink) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    NodeCheck check(4, {}, seed);
+    for (uint32_t node = 0; node < 4; ++node) {
+      check.TakeSelfTest(node, node == 3 ? std::nullopt : std::optional(SelfTest()));
+    }
+    bool by_chance = true;
+    int rounds = 0;
+    for (Round round = check.NextRound(); !round.pair_tests.empty(); round = check.NextRound()) {
+      ASSERT_LT(++rounds, 50);
+      for (const PairTest& test : round.pair_tests) {
+        const Pair pair = MakePair(test.client, test.server);
+        const bool slow = pair == Pair{0, 1} || (pair == Pair{1, 2} && by_chance);
+        if (pair == Pair{1, 2}) by_chance = false;
+        check.TakePair({pair, pair.second == 3, slow ? 1.0 : 0.1});
+      }
+    }
+    const Verdicts verdicts = check.Conclude();
+    ASSERT_EQ(verdicts.links.size(), 1u);
+    EXPECT_EQ(verdicts.links[0].link, (Pair{0, 1}));
+    EXPECT_EQ(verdicts.links[0].verdict, Verdict::kSlow);
+    EXPECT_EQ(verdicts.nodes[1].verdict, Verdict::kGood) << verdicts.nodes[1].evidence;
+    EXPECT_EQ(verdicts.nodes[3].verdict, Verdict::kBad);
+  }
+}
+
 TEST(NodeCheck, EvictsNobodyIfOnePairOfTwoNodesFails) {
   NodeCheck check(2, {}, 9);
   for (const uint32_t node : {0u, 1u}) check.TakeSelfTest(node, SelfTest());
