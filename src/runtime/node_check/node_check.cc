@@ -155,16 +155,14 @@ std::vector<Pair> NodeCheck::WithoutBad(const std::vector<Pair>& planned, bool o
 
 // Returns the pairs that would decide what is undecided, as many as fit into one round.
 std::vector<Pair> NodeCheck::Doubts(const Diagnosis& diagnosis) {
-  std::set<Pair> first;
-  for (const Doubt& doubt : diagnosis.doubts) first.insert(doubt.link);
   std::set<Pair> wanted;
+  for (const Doubt& doubt : diagnosis.doubts) wanted.insert(doubt.link);
   const JudgedPairs judged = JudgePairs(nodes_, switch_of_, measurements_);
   for (const Fault& fault : diagnosis.faults) {
     if (fault.decided()) continue;
+    for (const uint32_t node : fault.nodes_instead) AddGoodPartners(node, diagnosis, wanted);
     if (fault.part == Part::kLink) {
-      // If a node may be at fault instead, only its tests with others decide.
-      (fault.nodes_instead.empty() ? first : wanted).insert(fault.link);
-      for (const uint32_t node : fault.nodes_instead) AddGoodPartners(node, diagnosis, first);
+      wanted.insert(fault.link);
       continue;
     }
     for (const PairResult& result : judged.results) {
@@ -174,19 +172,14 @@ std::vector<Pair> NodeCheck::Doubts(const Diagnosis& diagnosis) {
       };
       if (touches(result.pair.first) || touches(result.pair.second)) wanted.insert(result.pair);
     }
-    if (fault.part == Part::kNode) AddGoodPartners(fault.node, diagnosis, wanted);
   }
-  const auto list = [](const std::set<Pair>& pairs) {
-    return std::vector<Pair>(pairs.begin(), pairs.end());
-  };
   std::vector<bool> busy(nodes_, false);
   std::vector<Pair> round;
-  for (const std::set<Pair>* pairs : {&first, &wanted}) {
-    for (const Pair& pair : InOrder(WithoutBad(list(*pairs), /*only_silent=*/false))) {
-      if (busy[pair.first] || busy[pair.second]) continue;
-      busy[pair.first] = busy[pair.second] = true;
-      round.push_back(pair);
-    }
+  const std::vector<Pair> all(wanted.begin(), wanted.end());
+  for (const Pair& pair : InOrder(WithoutBad(all, /*only_silent=*/false))) {
+    if (busy[pair.first] || busy[pair.second]) continue;
+    busy[pair.first] = busy[pair.second] = true;
+    round.push_back(pair);
   }
   return round;
 }

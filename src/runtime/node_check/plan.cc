@@ -12,6 +12,7 @@ namespace longhaul::runtime::node_check {
 namespace {
 
 constexpr uint32_t kManyNodes = 1'000;
+constexpr uint32_t kAllPairs = 8;  // up to so many nodes
 // Up to here the rounds come from a complete schedule. Above, repeated pairs are so rare that
 // exchanging them always succeeds.
 constexpr uint32_t kFewNodes = 16;
@@ -77,8 +78,8 @@ Pair MakePair(uint32_t a, uint32_t b) {
 
 uint32_t RoundsFor(uint32_t nodes) {
   if (nodes < 2) return 0;
-  const uint32_t wanted = nodes > kManyNodes ? 6 : 4;
-  return std::min(wanted, nodes % 2 == 0 ? nodes - 1 : nodes);
+  if (nodes <= kAllPairs) return nodes % 2 == 0 ? nodes - 1 : nodes;
+  return nodes > kManyNodes ? 6 : 4;
 }
 
 std::vector<std::vector<Pair>> PlanRounds(uint32_t nodes, uint64_t seed) {

@@ -4,7 +4,7 @@
 // no two nodes are paired twice. With an odd number of nodes, one is left out of each round, each
 // time another one. Four independent results for each node identify a faulty node even when one of
 // its peers is faulty too. Above 1,000 nodes there are six, because among so many pairs two faulty
-// neighbours of one healthy node are no longer rare.
+// neighbours of one healthy node are no longer rare. Up to eight nodes all pairs are planned.
 #pragma once
 
 #include <compare>
@@ -24,8 +24,7 @@ struct Pair {
 // Requires two different nodes.
 Pair MakePair(uint32_t a, uint32_t b);
 
-// Returns how many rounds PlanRounds makes: four, above 1,000 nodes six, and fewer if there are not
-// so many different pairs.
+// Returns how many rounds PlanRounds makes.
 uint32_t RoundsFor(uint32_t nodes);
 
 // Returns the pairs of each round. Equal arguments give equal rounds. Requires nodes <= kMostNodes.

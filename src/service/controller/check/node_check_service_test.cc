@@ -113,8 +113,8 @@ TEST_F(Checks, GoodNodesAreGood) {
     EXPECT_EQ(node.verdict(), "good") << node.evidence();
     EXPECT_EQ(node.measurements_size(), 4) << "with the clock's";
   }
-  EXPECT_EQ(status.pair_tests(), 24u);  // four rounds of three pairs, twice
-  EXPECT_EQ(status.progress_size(), 9);
+  EXPECT_EQ(status.pair_tests(), 30u);  // all 15 pairs, twice
+  EXPECT_EQ(status.progress_size(), 11);
   EXPECT_EQ(status.progress(0), "round 1: self tests: 6 of 6 nodes answered");
   EXPECT_EQ(status.progress(1), "round 2: pair tests: 3 of 3 pairs passed");
 }
