@@ -31,8 +31,8 @@ Costs PriorOf(Part part) {
 const std::array<Costs, kStates>& OutcomeCosts() {
   static const std::array<Costs, kStates> costs = {{
       {Cost(0.985), Cost(0.06), Cost(0.03)},  // OK
-      {Cost(0.012), Cost(0.91), Cost(0.03)},  // slow
-      {Cost(0.003), Cost(0.03), Cost(0.94)},  // failed
+      {Cost(0.012), Cost(0.93), Cost(0.03)},  // slow
+      {Cost(0.003), Cost(0.01), Cost(0.94)},  // failed
   }};
   return costs;
 }
@@ -363,8 +363,12 @@ void Search::Report(const Component& component, Diagnosis& diagnosis) {
       fault.link = link.pair;
       fault.state = static_cast<State>(own);
       add(std::move(fault), {std::nullopt, i});
-    } else if (others == 0) {
-      const double next = std::min(link.CostIf(1, 0), link.CostIf(2, 0)) - link.CostIf(0, 0);
+    } else if (link.outcomes[2] > 0 || others == 0) {
+      // The results may be worse than those of the other parts by chance.
+      double next = kClearedNats;
+      for (int worse = others + 1; worse < kStates; ++worse) {
+        next = std::min(next, link.CostIf(worse, others) - link.CostIf(own, others));
+      }
       if (next < kClearedNats) diagnosis.doubts.push_back({link.pair, next});
     }
   }

@@ -111,6 +111,22 @@ TEST(Decoder, ReportsOneBadResultAsADoubtAndNotAsAFault) {
   EXPECT_EQ(diagnosis.doubts[0].link, (Pair{1, 3}));
 }
 
+TEST(Decoder, FindsABadLinkOfASlowNode) {
+  Evidence evidence =
+      AllPairs(5, {{{0, 2}, kFailed}, {{1, 2}, kSlow}, {{2, 3}, kSlow}, {{2, 4}, kSlow}});
+  // One failure may be chance, and is a doubt; two are not.
+  EXPECT_EQ(Decode(evidence).faults.size(), 1u);
+  ASSERT_EQ(Decode(evidence).doubts.size(), 1u);
+  EXPECT_EQ(Decode(evidence).doubts[0].link, (Pair{0, 2}));
+  evidence.results.insert(evidence.results.end(), 2, {{0, 2}, kFailed});
+  const Diagnosis diagnosis = Decode(evidence);
+  ASSERT_EQ(diagnosis.faults.size(), 2u);
+  EXPECT_EQ(diagnosis.faults[0].state, State::kSlow);
+  EXPECT_EQ(diagnosis.faults[1].link, (Pair{0, 2}));
+  EXPECT_EQ(diagnosis.faults[1].state, State::kBad);
+  EXPECT_TRUE(diagnosis.faults[1].decided());
+}
+
 TEST(Decoder, BlamesTheSwitchThatTheFailedPairsShare) {
   std::map<Pair, Outcome> failed;
   Evidence evidence;
