@@ -21,7 +21,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes revoke", "nodes trust-links", "queues", "queues limit",
-            "reserve", "usage", "what-if", "apply", "token",
+            "check", "reserve", "usage", "what-if", "apply", "token",
             "token create", "token create-join", "token list", "token revoke", "events", "logs",
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
             "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",

@@ -33,13 +33,20 @@ std::string Names(const Json& list) {
 
 CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help, Command command,
               const std::shared_ptr<Options>& options) {
+  return AddWithLocal(app, action, name, help, std::move(command), nullptr, options);
+}
+
+CLI::App* AddWithLocal(CLI::App& app, Action& action, const char* name, const char* help,
+                       Command command, LocalCommand local,
+                       const std::shared_ptr<Options>& options) {
   CLI::App* added = app.add_subcommand(name, help)->group(kGroupClient);
   added->add_option("--controller", options->endpoint.controller,
                     "URL of the controller (default: the one in $LONGHAUL_ENDPOINT or "
                     "runs/endpoint.json)");
   AddCredentialOptions(*added, options->endpoint.token_file, options->endpoint.ca_file);
-  added->callback([&action, command = std::move(command), options] {
-    action = [command, options] {
+  added->callback([&action, command = std::move(command), local = std::move(local), options] {
+    action = [command, local, options] {
+      if (local != nullptr && options->local) return local(*options);
       const auto endpoint = service::FindEndpoint(options->endpoint);
       if (!endpoint.ok()) return Fail(endpoint.status());
       RestClient client(*endpoint);

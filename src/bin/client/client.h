@@ -55,6 +55,8 @@ struct Options {
   std::string output;  // file for a new token
   std::vector<std::string> queues;
   std::vector<std::string> users;
+  std::string check_directory = ".";
+  bool local = false;  // check this machine
   bool list = false;
   bool cancel = false;
   bool wait = true;
@@ -68,10 +70,15 @@ struct Options {
 };
 
 using Command = std::function<int(RestClient&, const Options&)>;
+using LocalCommand = std::function<int(const Options&)>;
 
 // Declares one command; the caller adds its own options.
 CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help, Command command,
               const std::shared_ptr<Options>& options);
+// The same for a command that runs `local`, without a controller, if --local is given.
+CLI::App* AddWithLocal(CLI::App& app, Action& action, const char* name, const char* help,
+                       Command command, LocalCommand local,
+                       const std::shared_ptr<Options>& options);
 
 // Each declares the commands of one file.
 void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
@@ -79,6 +86,7 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddReserve(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddCheck(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);

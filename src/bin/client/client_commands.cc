@@ -10,6 +10,7 @@ void AddClientCommands(CLI::App& app, Action& action) {
   const auto options = std::make_shared<client::Options>();
   client::AddJobs(app, action, options);
   client::AddNodes(app, action, options);
+  client::AddCheck(app, action, options);
   client::AddQueues(app, action, options);
   client::AddReserve(app, action, options);
   client::AddUsage(app, action, options);

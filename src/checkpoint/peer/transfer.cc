@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/copy.h"
 #include "checkpoint/internal/byte_fields.h"
@@ -37,6 +38,10 @@ bool HasWhose(PeerKind kind) {
   return kind == PeerKind::kFetch || kind == PeerKind::kDescribe || kind == PeerKind::kFetchChunks;
 }
 bool HasRequest(PeerKind kind) { return kind == PeerKind::kOffer || HasWhose(kind); }
+bool HasSecret(PeerKind kind) { return HasRequest(kind) || kind == PeerKind::kProbe; }
+bool HasContents(PeerKind kind) {
+  return kind == PeerKind::kProbe || kind == PeerKind::kProbeAnswer;
+}
 bool HasPlan(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kSnapshot; }
 
 void PutSnapshot(std::string& out, const PeerMessage& message) {
@@ -86,6 +91,24 @@ void TakeWanted(FieldReader& reader, PeerMessage& message) {
   }
 }
 
+void PutProbe(std::string& out, const PeerMessage& message) {
+  CHECK(message.contents.size() <= kMaxProbeBytes && message.answer_bytes <= kMaxProbeBytes);
+  if (message.kind == PeerKind::kProbe) {
+    PutField(out, message.seed);
+    PutField(out, message.answer_bytes);
+  }
+  out += message.contents;
+}
+
+void TakeProbe(FieldReader& reader, PeerMessage& message) {
+  if (message.kind == PeerKind::kProbe) {
+    message.seed = reader.Take<uint64_t>();
+    message.answer_bytes = reader.Take<uint64_t>();
+  }
+  if (message.answer_bytes > kMaxProbeBytes || reader.left() > kMaxProbeBytes) return reader.Fail();
+  message.contents = std::string(reader.TakeBytes(reader.left()));
+}
+
 std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -108,7 +131,7 @@ Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
   frame.payload_bytes = reader.Take<uint64_t>();
   frame.hash = reader.Take<uint64_t>();
   if (frame.kind < static_cast<uint32_t>(PeerKind::kOffer) ||
-      frame.kind > static_cast<uint32_t>(PeerKind::kFetchChunks)) {
+      frame.kind > static_cast<uint32_t>(PeerKind::kProbeAnswer)) {
     return InvalidArgument("unknown kind of message " + std::to_string(frame.kind));
   }
   if (frame.payload_bytes > kMaxPeerPayload) {
@@ -127,7 +150,8 @@ std::string ToString(const SnapshotKey& key) {
 
 Result<std::string> EncodePeerMessage(const PeerMessage& message) {
   std::string payload;
-  if (HasRequest(message.kind)) PutText(payload, message.secret);
+  if (HasSecret(message.kind)) PutText(payload, message.secret);
+  if (HasContents(message.kind)) PutProbe(payload, message);
   if (HasRequest(message.kind) || HasPlan(message.kind)) {
     PutText(payload, message.key.job);
     PutField(payload, message.key.rank);
@@ -167,7 +191,8 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
   PeerMessage message;
   message.kind = static_cast<PeerKind>(parsed.kind);
   FieldReader reader(TextOf(payload));
-  if (HasRequest(message.kind)) message.secret = TakeText(reader, kMaxText);
+  if (HasSecret(message.kind)) message.secret = TakeText(reader, kMaxText);
+  if (HasContents(message.kind)) TakeProbe(reader, message);
   if (HasRequest(message.kind) || HasPlan(message.kind)) {
     message.key.job = TakeText(reader, kMaxJobBytes);
     message.key.rank = reader.Take<uint32_t>();
@@ -190,6 +215,16 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
     return InvalidArgument("a message is cut short or has bytes left over");
   }
   return message;
+}
+
+std::string ProbeContents(uint64_t seed, uint64_t bytes) {
+  Random random(seed);
+  std::string contents(bytes, '\0');
+  for (size_t at = 0; at < contents.size(); at += sizeof(uint64_t)) {
+    const uint64_t word = random.Next();
+    std::memcpy(contents.data() + at, &word, std::min(sizeof(word), contents.size() - at));
+  }
+  return contents;
 }
 
 Status SendPeerMessage(const PeerMessage& message, const WriteBytes& write) {

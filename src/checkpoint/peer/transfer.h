@@ -12,6 +12,10 @@
 //     | FetchChunks(key, whose, chunks) -----------> |   only those that hold what is needed
 //     | <---------------- Ready, data | Refused      |
 //
+//   testing                                        any agent
+//     | Probe(seed, contents) ---------------------> |   the test of a connection, without
+//     snapshots | <------------- ProbeAnswer(contents) | Refused|
+//
 // A message is a frame: magic "LHP1", u32 kind, u64 payload bytes, u64 XXH3-64 of the payload with
 // the kind as seed, then the payload. Data is all tensors' bytes in the plan's order without
 // framing. Each chunk's hash, made at the snapshot, is in the message before the data. The receiver
@@ -37,6 +41,7 @@ namespace longhaul::checkpoint {
 
 constexpr size_t kPeerFrameBytes = 24;
 constexpr uint64_t kMaxPeerPayload = 256 << 20;
+constexpr uint64_t kMaxProbeBytes = 16 << 20;
 
 // A rank's snapshot of a job. Attempt 0 in a Fetch means the highest one.
 struct SnapshotKey {
@@ -57,18 +62,23 @@ enum class PeerKind : uint32_t {
   kSealed,
   kRefused,
   kDescribe,
-  kFetchChunks
+  kFetchChunks,
+  kProbe,
+  kProbeAnswer
 };
 
 struct PeerMessage {
   PeerKind kind = PeerKind::kRefused;
-  std::string secret;           // Offer, Fetch, Describe, FetchChunks
+  std::string secret;           // Offer, Fetch, Describe, FetchChunks, Probe
   SnapshotKey key;              // those, and Snapshot
   bool copy = false;            // Fetch, Describe, FetchChunks: a copy kept for another node
   StatePlan plan;               // Offer, Snapshot
   ChunkHashes chunks;           // Offer, Snapshot: as the plan has chunks
   std::vector<ChunkId> wanted;  // FetchChunks: at least one
   std::string reason;           // Refused
+  uint64_t seed = 0;            // Probe: of the contents, ProbeContents(seed, ...)
+  uint64_t answer_bytes = 0;    // Probe: of the answer's contents, at most kMaxProbeBytes
+  std::string contents;         // Probe, ProbeAnswer: at most kMaxProbeBytes
 
   friend bool operator==(const PeerMessage&, const PeerMessage&) = default;
 };
@@ -83,6 +93,10 @@ Result<uint64_t> PeerPayloadBytes(std::span<const std::byte> frame);
 // Accepts only what EncodePeerMessage writes.
 Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
                                      std::span<const std::byte> payload);
+
+// Returns the contents of a probe: random bytes that follow from the seed. Those of the answer to a
+// probe follow from ~seed.
+std::string ProbeContents(uint64_t seed, uint64_t bytes);
 
 // Transfer all of the given bytes; they block. Errors name the other end.
 using ReadBytes = std::function<Status(std::span<std::byte>)>;

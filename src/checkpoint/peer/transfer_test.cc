@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
+#include "base/hash.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "checkpoint/copy.h"
@@ -204,6 +206,42 @@ TEST(PeerMessage, IsReadAsItWasWritten) {
     ASSERT_TRUE(received.ok()) << received.status();
     EXPECT_EQ(*received, message);
   }
+}
+
+TEST(PeerMessage, AProbeAndItsAnswerArriveAsTheyWereSent) {
+  PeerMessage probe;
+  probe.kind = PeerKind::kProbe;
+  probe.secret = "secret";
+  probe.seed = 7;
+  probe.answer_bytes = kMaxProbeBytes;
+  probe.contents = ProbeContents(7, 1003);
+  PeerMessage answer;
+  answer.kind = PeerKind::kProbeAnswer;
+  answer.contents = ProbeContents(~uint64_t{7}, 5);
+  Wire wire;
+  ASSERT_TRUE(SendPeerMessage(probe, wire.write()).ok());
+  ASSERT_TRUE(SendPeerMessage(answer, wire.write()).ok());
+  EXPECT_EQ(ReceivePeerMessage(wire.read()).value(), probe);
+  EXPECT_EQ(ReceivePeerMessage(wire.read()).value(), answer);
+  EXPECT_NE(ProbeContents(7, 64), ProbeContents(8, 64));
+  EXPECT_EQ(ProbeContents(7, 0), "");
+}
+
+TEST(PeerMessage, RefusesAProbeThatAsksForTooMuch) {
+  PeerMessage probe;
+  probe.kind = PeerKind::kProbe;
+  std::string frame = EncodePeerMessage(probe).value();
+  // The payload: an empty secret, the seed, the bytes of the answer.
+  const uint64_t too_many = kMaxProbeBytes + 1;
+  std::memcpy(frame.data() + kPeerFrameBytes + 12, &too_many, sizeof(too_many));
+  const uint64_t hash = Hash64(std::string_view(frame).substr(kPeerFrameBytes),
+                               static_cast<uint32_t>(PeerKind::kProbe));
+  std::memcpy(frame.data() + 16, &hash, sizeof(hash));
+  const auto bytes = std::as_bytes(std::span(frame));
+  const auto parse = [&] {
+    return ParsePeerMessage(bytes.first(kPeerFrameBytes), bytes.subspan(kPeerFrameBytes));
+  };
+  EXPECT_EQ(parse().status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,19 +1,25 @@
 #include "io/net/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#include "io/clock.h"
 
 namespace longhaul::io {
 namespace {
@@ -133,6 +139,34 @@ Result<Fd> ConnectTcp(const std::string& address, uint16_t port) {
   const std::string what = "cannot connect to " + Name(address, port);
   Fd fd(socket(remote.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid() || ConnectThroughSignals(fd.get(), remote) != 0) return FromErrno(errno, what);
+  SetNoDelay(fd.get());
+  return fd;
+}
+
+Result<Fd> ConnectTcpWithin(const std::string& address, uint16_t port, Duration limit) {
+  ASSIGN_OR_RETURN(SocketAddress remote, TcpAddress(address, port));
+  const std::string what = "cannot connect to " + Name(address, port);
+  Fd fd(socket(remote.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return FromErrno(errno, what);
+  if (connect(fd.get(), remote.get(), remote.bytes) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno, what);
+    const Instant deadline = MonotonicNow() + limit;
+    pollfd wanted{fd.get(), POLLOUT, 0};
+    for (;;) {
+      const int64_t left_ms = (deadline - MonotonicNow()).count() / 1'000'000;
+      if (left_ms <= 0) return DeadlineExceeded(what + " within " + ToString(limit));
+      const int ready = poll(&wanted, 1, static_cast<int>(std::min<int64_t>(left_ms, INT_MAX)));
+      if (ready < 0 && errno != EINTR) return FromErrno(errno, what);
+      if (ready > 0) break;
+    }
+    int error = 0;
+    socklen_t length = sizeof(error);
+    if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error != 0) return FromErrno(error, what);
+  }
+  const int flags = fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0)
+    return FromErrno(errno, what);
   SetNoDelay(fd.get());
   return fd;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "io/fd.h"
 
 namespace longhaul::io {
@@ -29,6 +30,8 @@ Result<std::optional<Fd>> Accept(const Fd& listener);
 
 // Blocking connect; the result is a blocking socket, TCP_NODELAY set.
 Result<Fd> ConnectTcp(const std::string& address, uint16_t port);
+// The same, with kDeadlineExceeded when there is no connection after `limit`.
+Result<Fd> ConnectTcpWithin(const std::string& address, uint16_t port, Duration limit);
 
 // The numeric address of the other end of a TCP connection, an IPv4 one always in IPv4's notation.
 Result<std::string> PeerAddress(const Fd& socket);

@@ -147,6 +147,9 @@ std::map<std::string, uint32_t> Controller::AbsentNodes() const {
   }
   return absent;
 }
+std::vector<Controller::CheckTarget> Controller::CheckTargets() const {
+  return parts_->status.CheckTargets();
+}
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
 Status Controller::CheckPlaces() const {
   RETURN_IF_ERROR(parts_->status.CheckUsage());

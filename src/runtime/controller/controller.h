@@ -8,7 +8,7 @@
 // time. src/runtime/README.md has the state diagram of a job and the invariants.
 //
 // scheduler::Scheduler (scheduling/cluster_scheduler.h), which is part of this state, assigns all
-// places. Leaves out node checks.
+// places. Leaves out node checks (node_check/node_check.h).
 #pragma once
 
 #include <cstdint>
@@ -110,6 +110,17 @@ class Controller {
   std::vector<proto::NodeStatus> AllNodes() const;  // by name
   // The nodes of the cluster file that are not connected, each with its number of devices.
   std::map<std::string, uint32_t> AbsentNodes() const;
+  // What a node check needs of a node.
+  struct CheckTarget {
+    std::string node;
+    std::string address;
+    uint32_t peer_port = 0;
+    std::string leaf;  // the lowest domain of the network that the cluster file declares, or empty
+    bool connected = false;
+    bool accepts_work = false;  // neither cordoned nor draining
+    bool idle = false;          // no job has workers there or is placed there
+  };
+  std::vector<CheckTarget> CheckTargets() const;  // by name
 
   // Checks all invariants and returns the first violation. Cheap enough to call after every step,
   // in production too.

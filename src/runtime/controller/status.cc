@@ -247,6 +247,28 @@ std::vector<proto::JobStatus> StatusReporter::AllJobs(Instant now) const {
   return all;
 }
 
+std::vector<Controller::CheckTarget> StatusReporter::CheckTargets() const {
+  std::map<std::string, std::string> leaf_of;
+  if (const auto& declared = context_.scheduler.cluster().declaration(); declared.has_value()) {
+    for (const spec::DeclaredNode& node : declared->nodes) {
+      if (!node.domains.empty()) leaf_of[node.name] = node.domains.front();
+    }
+  }
+  std::vector<Controller::CheckTarget> targets;
+  for (const proto::NodeStatus& status : AllNodes()) {
+    const Node& node = context_.nodes.at(NodeId(status.name()));
+    Controller::CheckTarget& target = targets.emplace_back();
+    target.node = status.name();
+    target.address = status.address();
+    target.peer_port = node.facts.peer_port();
+    target.leaf = leaf_of[target.node];
+    target.connected = node.reachable();
+    target.accepts_work = !node.cordoned && !node.draining;
+    target.idle = status.jobs().empty() && node.used_milli == 0;
+  }
+  return targets;
+}
+
 std::vector<proto::NodeStatus> StatusReporter::AllNodes() const {
   std::vector<proto::NodeStatus> all;
   for (const auto& [id, node] : context_.nodes.all()) {

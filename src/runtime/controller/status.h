@@ -22,7 +22,8 @@ class StatusReporter {
   std::vector<proto::JobStatus> Elements(const JobId& array, Instant now) const;
   // The id of the job or array with this id, or of the only one with this name.
   Result<JobId> Resolve(const std::string& id_or_name) const;
-  std::vector<proto::NodeStatus> AllNodes() const;  // by name
+  std::vector<proto::NodeStatus> AllNodes() const;            // by name
+  std::vector<Controller::CheckTarget> CheckTargets() const;  // by name
   UsageReport Usage(const UsageQuery& query, Instant now) const;
   Controller::UsageTotals CompareUsage(Instant now) const;
   // Checks that the accounting agrees with the goodput ledgers of all jobs.

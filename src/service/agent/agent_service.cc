@@ -135,9 +135,19 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   }
   link.node = NodeId(options.node);
   link.incarnation = incarnation;
+  agent->StartChecker(credentials.peer_secret);
   agent->link_ = std::make_unique<ControllerLink>(loop, link, self->ObserveLink());
   agent->CheckCheckpoints();
   return agent;
+}
+
+void AgentService::StartChecker(const std::string& peer_secret) {
+  const auto answer = [this](proto::CheckAnswer content) {
+    proto::FromAgent message;
+    *message.mutable_check() = std::move(content);
+    link_->Send(std::move(message));
+  };
+  checker_ = std::make_unique<NodeChecker>(loop_, options_.state_directory, peer_secret, answer);
 }
 
 ControllerLinkObserver AgentService::ObserveLink() {
@@ -167,6 +177,9 @@ ControllerLinkObserver AgentService::ObserveLink() {
   };
   observer.on_acknowledged = [this](uint64_t sequence) {
     Feed(runtime::EventsAcknowledged{sequence});
+  };
+  observer.on_check = [this](const proto::CheckOrder& order) {
+    checker_->Run(order, core_.HasJobs());
   };
   return observer;
 }

@@ -25,6 +25,7 @@
 #include "runtime/rendezvous/store_server.h"
 #include "service/agent/agent_memory.h"
 #include "service/agent/agent_options.h"
+#include "service/agent/check/node_checker.h"
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
@@ -67,6 +68,7 @@ class AgentService final : private WorkerApiHost {
   WorkerLauncherOptions LaunchOptions() const;
   const io::UserAccount* user() const { return user_.has_value() ? &*user_ : nullptr; }
 
+  void StartChecker(const std::string& peer_secret);
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
   void Feed(runtime::AgentInput input);
@@ -144,6 +146,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<IdentityRenewal> renewal_;  // none: without TLS
   std::unique_ptr<PeerWorker> peers_;
+  std::unique_ptr<NodeChecker> checker_;
   std::unique_ptr<ControllerLink> link_;
 };
 

@@ -181,6 +181,10 @@ void ControllerLink::HandleMessage(const proto::ToAgent& message) {
     Notify([sequence = message.acknowledged()](const auto& observer) {
       observer.on_acknowledged(sequence);
     });
+  } else if (message.has_check()) {
+    Notify([order = message.check()](const auto& observer) {
+      if (observer.on_check) observer.on_check(order);
+    });
   }
 }
 

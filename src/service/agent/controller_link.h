@@ -47,6 +47,7 @@ struct ControllerLinkObserver {
   std::function<void(bool answered, const std::string& reason)> on_not_opened;
   std::function<void(const proto::Command&)> on_command;
   std::function<void(uint64_t sequence)> on_acknowledged;
+  std::function<void(const proto::CheckOrder&)> on_check;
 };
 
 class ControllerLink {

@@ -140,17 +140,13 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   // the loop runs, and the endpoint file is written last, when requests are answered.
   ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
 
-  AgentGatewayOptions gateway_options;
-  gateway_options.address = options.agents;
-  gateway_options.token = endpoint_.token;
-  gateway_options.heartbeat_period = options.heartbeat_period;
-  gateway_options.admission = admission_.get();
-  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_, *audit_));
+  RETURN_IF_ERROR(StartGateway(options));
 
   RestServerOptions rest_options;
   rest_options.address = options.rest;
   rest_options.behind_proxy = options.behind_proxy;
   rest_options.admission = admission_.get();
+  rest_options.checks = checks_.get();
   rest_options.external = options.external;
   PrepareJob prepare = options.prepare;
   if (!prepare) {
@@ -171,6 +167,27 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   endpoint_.pid = ::getpid();
   endpoint_.file = endpoint_path_;
   return WriteEndpoint(endpoint_path_, endpoint_);
+}
+
+Status ControllerService::StartGateway(const ControllerServiceOptions& options) {
+  AgentGatewayOptions gateway;
+  gateway.address = options.agents;
+  gateway.token = endpoint_.token;
+  gateway.heartbeat_period = options.heartbeat_period;
+  gateway.admission = admission_.get();
+  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway, *loop_, *audit_));
+  NodeCheckPort port;
+  port.targets = [this] {
+    return loop_->Read([](const runtime::Controller& core) { return core.CheckTargets(); });
+  };
+  port.send = [this](const NodeId& node, const proto::CheckOrder& order) {
+    return gateway_->SendCheck(node, order);
+  };
+  checks_ = std::make_unique<NodeCheckService>(std::move(port));
+  gateway_->OnCheckAnswer([this](const NodeId& node, const proto::CheckAnswer& answer) {
+    checks_->TakeAnswer(node, answer);
+  });
+  return {};
 }
 
 void ControllerService::StartHooks(const std::vector<spec::HookSpec>& hooks) {
@@ -244,6 +261,7 @@ void ControllerService::StopJobs(const std::string& reason, Duration limit) {
 void ControllerService::Stop() {
   if (feed_ != nullptr) feed_->Close();
   if (rest_ != nullptr) rest_->Stop();
+  if (gateway_ != nullptr) gateway_->OnCheckAnswer(nullptr);
   if (loop_ != nullptr) loop_->Stop();
   if (gateway_ != nullptr) gateway_->Stop();
   FinishHooks();

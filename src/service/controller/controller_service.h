@@ -10,6 +10,7 @@
 #include "runtime/controller/controller.h"
 #include "service/client/endpoint.h"
 #include "service/controller/agents/agent_gateway.h"
+#include "service/controller/check/node_check_service.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
@@ -67,6 +68,8 @@ class ControllerService {
   // Loads the files of TLS, if there are any: those of the configuration, or those that init made.
   Status OpenTls(const ControllerServiceOptions& options, const std::string& directory);
 
+  // The gateway, and the node checks that use it.
+  Status StartGateway(const ControllerServiceOptions& options);
   void StartHooks(const std::vector<spec::HookSpec>& hooks);
   void FinishHooks();
 
@@ -79,6 +82,7 @@ class ControllerService {
   std::unique_ptr<CoreLoop> loop_;
   std::unique_ptr<AgentAdmission> admission_;  // none: without TLS
   std::unique_ptr<AgentGateway> gateway_;
+  std::unique_ptr<NodeCheckService> checks_;
   std::unique_ptr<RestServer> rest_;
   Endpoint endpoint_;
   std::string endpoint_path_;

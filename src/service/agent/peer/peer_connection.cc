@@ -24,16 +24,6 @@ using checkpoint::PeerMessage;
 constexpr int kWaitMs = 30'000;           // without a byte
 constexpr size_t kPacedBytes = 1u << 20;  // written at once
 
-Status Await(const io::Fd& socket, short events) {
-  pollfd wanted{socket.get(), events, 0};
-  for (;;) {
-    const int ready = poll(&wanted, 1, kWaitMs);
-    if (ready > 0) return {};
-    if (ready == 0) return Unavailable("the other agent did not answer within 30 s");
-    if (errno != EINTR) return FromErrno(errno, "cannot wait for the other agent");
-  }
-}
-
 Status AsStatus(const PeerMessage& answer, PeerKind wanted) {
   if (answer.kind == wanted) return {};
   if (answer.kind == PeerKind::kRefused)
@@ -52,6 +42,35 @@ Result<PeerConnection> PeerConnection::Connect(const std::string& address, uint1
   return PeerConnection(std::move(socket), bytes_per_second);
 }
 
+Result<PeerConnection> PeerConnection::ConnectWithin(const std::string& address, uint16_t port,
+                                                     Duration limit) {
+  const Instant deadline = io::MonotonicNow() + limit;
+  ASSIGN_OR_RETURN(io::Fd socket, io::ConnectTcpWithin(address, port, limit));
+  PeerConnection connection(std::move(socket), 0);
+  connection.deadline_ = deadline;
+  return connection;
+}
+
+Status PeerConnection::Await(short events) const {
+  pollfd wanted{socket_.get(), events, 0};
+  for (;;) {
+    int64_t wait_ms = kWaitMs;
+    if (deadline_.has_value()) {
+      const Duration left = *deadline_ - io::MonotonicNow();
+      if (left <= Duration(0)) {
+        return DeadlineExceeded("the time limit for the other agent has passed");
+      }
+      wait_ms = std::min(wait_ms, left.count() / 1'000'000 + 1);
+    }
+    const int ready = poll(&wanted, 1, static_cast<int>(wait_ms));
+    if (ready > 0) return {};
+    if (ready == 0 && !deadline_.has_value()) {
+      return Unavailable("the other agent did not answer within 30 s");
+    }
+    if (ready < 0 && errno != EINTR) return FromErrno(errno, "cannot wait for the other agent");
+  }
+}
+
 void PeerConnection::BreakOff() { shutdown(socket_.get(), SHUT_RDWR); }
 
 checkpoint::ReadBytes PeerConnection::Reader() {
@@ -63,7 +82,7 @@ checkpoint::WriteBytes PeerConnection::Writer() {
 
 Status PeerConnection::Read(std::span<std::byte> to) {
   while (!to.empty()) {
-    RETURN_IF_ERROR(Await(socket_, POLLIN));
+    RETURN_IF_ERROR(Await(POLLIN));
     ASSIGN_OR_RETURN(const std::optional<size_t> got, io::ReceiveSome(socket_, to));
     if (!got) continue;
     if (*got == 0) return Unavailable("the other agent closed the connection");
@@ -79,7 +98,7 @@ Status PeerConnection::Write(std::span<const std::byte> bytes) {
     if (wait > Duration(0)) std::this_thread::sleep_for(wait);
     size_t sent = 0;
     while (sent < part.size()) {
-      RETURN_IF_ERROR(Await(socket_, POLLOUT));
+      RETURN_IF_ERROR(Await(POLLOUT));
       ASSIGN_OR_RETURN(const size_t now, io::SendSome(socket_, part.subspan(sent)));
       sent += now;
     }
@@ -133,6 +152,23 @@ Result<PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
                          ToString(key));
   }
   return snapshot;
+}
+
+Status Probe(PeerConnection& peer, const std::string& secret, uint64_t seed, uint64_t bytes,
+             uint64_t answer_bytes) {
+  PeerMessage probe;
+  probe.kind = PeerKind::kProbe;
+  probe.secret = secret;
+  probe.seed = seed;
+  probe.answer_bytes = answer_bytes;
+  probe.contents = checkpoint::ProbeContents(seed, bytes);
+  RETURN_IF_ERROR(SendPeerMessage(probe, peer.Writer()));
+  ASSIGN_OR_RETURN(const PeerMessage answer, checkpoint::ReceivePeerMessage(peer.Reader()));
+  RETURN_IF_ERROR(AsStatus(answer, PeerKind::kProbeAnswer));
+  if (answer.contents != checkpoint::ProbeContents(~seed, answer_bytes)) {
+    return DataLoss("the other agent's answer has wrong contents");
+  }
+  return {};
 }
 
 Status AskForChunks(PeerConnection& peer, const std::string& secret,

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ class PeerConnection {
   // Returns kUnavailable when no agent accepts the connection.
   static Result<PeerConnection> Connect(const std::string& address, uint16_t port,
                                         uint64_t bytes_per_second);
+  // The same without a limit on the rate. All waits together, also later ones, end after `limit`
+  // with kDeadlineExceeded.
+  static Result<PeerConnection> ConnectWithin(const std::string& address, uint16_t port,
+                                              Duration limit);
 
   // Ends all present and later waits on the connection. From any thread.
   void BreakOff();
@@ -47,11 +52,13 @@ class PeerConnection {
   checkpoint::WriteBytes Writer();
 
  private:
+  Status Await(short events) const;
   Status Read(std::span<std::byte> to);
   Status Write(std::span<const std::byte> bytes);
 
   io::Fd socket_;
   Budget budget_;
+  std::optional<Instant> deadline_;
 };
 
 // Sends the snapshot of the step and attempt in `arena`, pinned meanwhile, and waits until the peer
@@ -65,6 +72,11 @@ Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoin
 Result<checkpoint::PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
                                            const checkpoint::SnapshotKey& key, bool copy,
                                            checkpoint::PeerKind kind);
+
+// Sends a probe with `bytes` bytes and receives `answer_bytes` bytes; compares them with the ones
+// that follow from the seed.
+Status Probe(PeerConnection& peer, const std::string& secret, uint64_t seed, uint64_t bytes,
+             uint64_t answer_bytes);
 
 // Requests these chunks of a snapshot. After OK, their bytes follow one after the other.
 Status AskForChunks(PeerConnection& peer, const std::string& secret,

@@ -89,9 +89,20 @@ Status Give(const PeerMessage& request, const PeerMemory& memory, PeerConnection
   return SendSnapshotData(found.snapshot, peer.Writer());
 }
 
+// The contents were compared with their hash; comparing them with the seed's finds damage in the
+// sender's memory too.
+Status AnswerProbe(const PeerMessage& probe, PeerConnection& peer) {
+  if (probe.contents != checkpoint::ProbeContents(probe.seed, probe.contents.size())) {
+    return DataLoss("the contents of a probe are wrong");
+  }
+  PeerMessage answer = Plain(PeerKind::kProbeAnswer);
+  answer.contents = checkpoint::ProbeContents(~probe.seed, probe.answer_bytes);
+  return SendPeerMessage(answer, peer.Writer());
+}
+
 bool IsRequest(PeerKind kind) {
   return kind == PeerKind::kOffer || kind == PeerKind::kFetch || kind == PeerKind::kDescribe ||
-         kind == PeerKind::kFetchChunks;
+         kind == PeerKind::kFetchChunks || kind == PeerKind::kProbe;
 }
 
 }  // namespace
@@ -161,6 +172,8 @@ void PeerServer::Serve(PeerConnection& peer) {
       status = InvalidArgument("the message is not a request");
     } else if (!EqualInConstantTime(request->secret, secret_)) {
       status = InvalidArgument("the secret is wrong");
+    } else if (request->kind == PeerKind::kProbe) {
+      status = AnswerProbe(*request, peer);
     } else if (request->kind == PeerKind::kOffer) {
       status = Take(*request, memory_, peer);
     } else {

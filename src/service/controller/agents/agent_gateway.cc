@@ -211,6 +211,7 @@ class AgentGateway::Stream final
       return grpc::Status::OK;
     }
     if (incoming_.has_event()) return TakeEvent(read_on);
+    if (incoming_.has_check()) gateway_.TakeCheckAnswer(node_, incoming_.check());
     return grpc::Status::OK;
   }
 
@@ -505,6 +506,25 @@ void AgentGateway::Deliver(const NodeId& node, const proto::Command& command) {
   proto::ToAgent message;
   *message.mutable_command() = command;
   stream->Send(std::move(message));
+}
+
+bool AgentGateway::SendCheck(const NodeId& node, const proto::CheckOrder& order) {
+  const auto stream = Find(node);
+  if (stream == nullptr) return false;
+  proto::ToAgent message;
+  *message.mutable_check() = order;
+  stream->Send(std::move(message));
+  return true;
+}
+
+void AgentGateway::OnCheckAnswer(TakeCheck take) {
+  const std::lock_guard lock(check_mutex_);
+  take_check_ = std::move(take);
+}
+
+void AgentGateway::TakeCheckAnswer(const NodeId& node, const proto::CheckAnswer& answer) {
+  const std::lock_guard lock(check_mutex_);
+  if (take_check_) take_check_(node, answer);
 }
 
 // A new life of the agent has its own sequence numbers, so the incarnation is compared.

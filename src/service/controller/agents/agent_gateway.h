@@ -21,6 +21,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,6 +69,13 @@ class AgentGateway final : public AgentPort {
   void Deliver(const NodeId& node, const proto::Command& command) override;
   void Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) override;
 
+  // Sends the order for a test of a node check to its agent; returns false if it is not connected.
+  bool SendCheck(const NodeId& node, const proto::CheckOrder& order);
+  // Calls `take` with the answers to such orders, on any thread, from now on. Answers do not go
+  // through the loop, because they are not part of the core's state. An empty one ends this.
+  using TakeCheck = std::function<void(const NodeId&, const proto::CheckAnswer&)>;
+  void OnCheckAnswer(TakeCheck take);
+
   uint16_t port() const { return port_; }
   size_t streams() const;
 
@@ -88,6 +96,7 @@ class AgentGateway final : public AgentPort {
   void Unexpect(const Stream* stream);
   // Ends the stream of a node whose certificate was revoked.
   void EndRevoked(const NodeId& node);
+  void TakeCheckAnswer(const NodeId& node, const proto::CheckAnswer& answer);
   // Handles the end of a stream, with its reason.
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;
@@ -101,6 +110,9 @@ class AgentGateway final : public AgentPort {
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::thread watcher_;
+
+  std::mutex check_mutex_;  // held while take_check_ runs
+  TakeCheck take_check_;
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable stopping_;

@@ -8,6 +8,7 @@
 #include "io/clock.h"
 #include "proto/json.h"
 #include "scheduler/explanation.h"
+#include "service/controller/check/check_request.h"
 #include "service/controller/rest/find_job.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
@@ -126,11 +127,12 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 }  // namespace
 
 RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
-                 AgentAdmission* admission, PrepareJob prepare,
+                 AgentAdmission* admission, NodeCheckService* checks, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
       token_routes_(tokens, admission),
+      checks_(checks),
       prepare_(std::move(prepare)),
       change_routes_(loop, prepare_),
       event_streams_(std::move(event_streams)) {}
@@ -153,6 +155,8 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/drain", Role::kAdminister, &RestApi::PostDrain},
       {"POST", "/v1/nodes/{name}/uncordon", Role::kAdminister, &RestApi::PostUncordon},
       {"POST", "/v1/nodes/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeAgent},
+      {"POST", "/v1/checks", Role::kOperate, &RestApi::PostCheck},
+      {"GET", "/v1/checks/{number}", Role::kView, &RestApi::GetCheck},
       {"GET", "/v1/queues", Role::kView, &RestApi::GetQueues},
       {"GET", "/v1/links", Role::kView, &RestApi::GetLinks},
       {"GET", "/v1/reservations", Role::kView, &RestApi::GetReservations},
@@ -366,6 +370,30 @@ ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& param
     if (!accepted.ok()) return ErrorResponse(accepted);
   }
   return GetJob(request, {job->job().id()});
+}
+
+ApiResponse RestApi::PostCheck(const ApiRequest& request, const Parameters&) const {
+  const auto nodes = ParseCheckRequest(request.body);
+  if (!nodes.ok()) return ErrorResponse(nodes.status());
+  if (checks_ == nullptr) return ErrorResponse(Unavailable("this controller has no agents"));
+  const auto seed = static_cast<uint64_t>(ToNanoseconds(io::Now()));
+  const auto started = checks_->Start(*nodes, request.caller.name, seed);
+  if (!started.ok()) return ErrorResponse(started.status());
+  ApiResponse response = JsonResponse(proto::ToJson(*started), 202);
+  response.object = "check " + std::to_string(started->check());
+  return response;
+}
+
+ApiResponse RestApi::GetCheck(const ApiRequest&, const Parameters& parameters) const {
+  const Result<uint64_t> number = ParseUint64(parameters[0]);
+  if (!number.ok()) {
+    return ErrorResponse(
+        InvalidArgument("\"" + Printable(parameters[0], 40) + "\" is not the number of a check"));
+  }
+  if (checks_ == nullptr) return ErrorResponse(Unavailable("this controller has no agents"));
+  const auto status = checks_->Status(*number);
+  if (!status.ok()) return ErrorResponse(status.status());
+  return JsonResponse(proto::ToJson(*status));
 }
 
 ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {

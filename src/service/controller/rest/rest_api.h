@@ -13,6 +13,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "service/controller/check/node_check_service.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/api_response.h"
@@ -24,9 +25,9 @@ namespace longhaul::service {
 class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
-  // `admission` is null where the controller has no TLS.
+  // `admission` is null where the controller has no TLS, and `checks` where there are no agents.
   RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, AgentAdmission* admission,
-          PrepareJob prepare, std::function<uint64_t()> event_streams);
+          NodeCheckService* checks, PrepareJob prepare, std::function<uint64_t()> event_streams);
 
   // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
   // checked here.
@@ -80,6 +81,8 @@ class RestApi {
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostRevokeAgent(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostCheck(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetCheck(const ApiRequest&, const Parameters&) const;
   ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
   ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
   ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;
@@ -95,6 +98,7 @@ class RestApi {
   CoreLoop& loop_;
   NotificationFeed& feed_;
   TokenRoutes token_routes_;
+  NodeCheckService* const checks_;
   PrepareJob prepare_;
   ChangeRoutes change_routes_;
   std::function<uint64_t()> event_streams_;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "service/client/sse.h"
+#include "service/controller/check/check_request.h"
 #include "service/controller/rest/changes/change_request.h"
 #include "service/controller/rest/changes/what_if_request.h"
 #include "service/controller/rest/reservation_request.h"
@@ -32,6 +33,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!what_if->changes.empty() && what_if->horizon > longhaul::Duration(0));
   } else {
     CHECK(!what_if.status().message().empty());
+  }
+  const auto check = longhaul::service::ParseCheckRequest(body);
+  if (check.ok()) {
+    CHECK(check->size() <= 4096);
+  } else {
+    CHECK(!check.status().message().empty());
   }
   const auto now = longhaul::InstantFromNanoseconds(1'790'000'000'000'000'000);
   const auto reservation = longhaul::service::ParseReservation(body, now);

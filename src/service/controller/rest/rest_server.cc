@@ -157,7 +157,7 @@ RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, Notific
       feed_(feed),
       tokens_(tokens),
       audit_(audit),
-      api_(loop, feed, tokens, options.admission, std::move(prepare),
+      api_(loop, feed, tokens, options.admission, options.checks, std::move(prepare),
            [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }

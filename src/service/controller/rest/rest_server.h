@@ -26,6 +26,7 @@ struct RestServerOptions {
   // A proxy on this machine is in front of the server, so Host may be any name.
   bool behind_proxy = false;
   AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the server
+  NodeCheckService* checks = nullptr;   // none: no node checks; must outlive the server
   // Identifies callers by tokens of its form. Shared with the admission of agents. None: there are
   // no tokens but the controller's.
   std::shared_ptr<ExternalIdentity> external;

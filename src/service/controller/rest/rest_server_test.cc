@@ -470,5 +470,13 @@ TEST_F(RestTest, ShowsTheValuesOfAnEnvironmentOnlyOnRequest) {
   EXPECT_EQ(events->body.find(secret_), std::string::npos);
 }
 
+TEST_F(RestTest, ACheckNeedsNodesWithoutJobs) {
+  EXPECT_EQ(Call("POST", "/v1/checks", "{}").first, 409);
+  EXPECT_EQ(Call("POST", "/v1/checks", R"({"nodes": ["node-1"]})").first, 404);
+  EXPECT_EQ(Call("POST", "/v1/checks", R"({"nodes": 1})").first, 400);
+  EXPECT_EQ(Call("GET", "/v1/checks/1").first, 404);
+  EXPECT_EQ(Call("GET", "/v1/checks/first").first, 400);
+}
+
 }  // namespace
 }  // namespace longhaul::service

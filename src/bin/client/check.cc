@@ -1,0 +1,154 @@
+// `longhaul check`: a node check over the agents of a controller, or the self test of this machine.
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "bin/client/client.h"
+#include "bin/table.h"
+#include "frontend/format.h"
+#include "proto/json.h"
+#include "service/agent/check/self_test.h"
+
+namespace longhaul::bin::client {
+namespace {
+
+constexpr auto kCheckPoll = std::chrono::milliseconds(200);
+
+std::string Text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? frontend::Harmless(found->get<std::string>())
+                                                   : std::string();
+}
+
+// "12.3 GB/s"
+std::string ValueText(const Json& measurement) {
+  const double value = Number(measurement, "value");
+  const int digits = value >= 100 || value <= -100 ? 0 : value >= 10 || value <= -10 ? 1 : 2;
+  return frontend::Decimal(value, digits) + " " + Text(measurement, "unit");
+}
+
+std::string ValueOf(const Json& node, const char* name) {
+  for (const Json& measurement : node["measurements"]) {
+    if (Text(measurement, "name") == name) return ValueText(measurement);
+  }
+  return "-";
+}
+
+int CheckLocal(const Options& options) {
+  const Json result = proto::ToJson(service::RunSelfTest(options.check_directory));
+  bool good = true;
+  Table table({"MEASUREMENT", "VALUE", "VERDICT", "DETAIL"});
+  for (const Json& measurement : result["measurements"]) {
+    good &= Text(measurement, "verdict") == "good";
+    const std::string detail = Text(measurement, "detail");
+    table.Add({Text(measurement, "name"), ValueText(measurement), Text(measurement, "verdict"),
+               detail.empty() ? "-" : detail});
+  }
+  if (options.json) {
+    PrintJson(result);
+  } else {
+    std::printf("%s", table.Text().c_str());
+  }
+  return good ? kExitOk : kExitFailure;
+}
+
+// Prints the lines of progress beyond the first `shown` ones.
+void PrintProgress(const Json& status, size_t& shown) {
+  const Json& progress = status["progress"];
+  for (; shown < progress.size(); ++shown) {
+    std::printf("%s\n", frontend::Harmless(progress[shown].get<std::string>()).c_str());
+  }
+  std::fflush(stdout);
+}
+
+std::string MarginText(const Json& row) {
+  const double margin = Number(row, "margin_nats");
+  return margin > 0 ? frontend::Decimal(margin, 1) : "-";
+}
+
+void PrintResult(const Json& status) {
+  Table nodes(
+      {"NODE", "VERDICT", "MARGIN", "PRODUCT", "MEMORY", "DISK", "FREE", "CLOCK", "EVIDENCE"});
+  for (const Json& node : status["nodes"]) {
+    const std::string evidence = Text(node, "evidence");
+    nodes.Add({Text(node, "name"), Text(node, "verdict"), MarginText(node),
+               ValueOf(node, "matrix product"), ValueOf(node, "memory copy"),
+               ValueOf(node, "disk write"), ValueOf(node, "disk free"),
+               ValueOf(node, "clock difference"), evidence.empty() ? "-" : evidence});
+  }
+  std::printf("%s", nodes.Text().c_str());
+  const auto line = [](const std::string& what, const Json& row) {
+    std::printf("%s: %s (margin %s): %s\n", what.c_str(), Text(row, "verdict").c_str(),
+                MarginText(row).c_str(), Text(row, "evidence").c_str());
+  };
+  for (const Json& row : status["switches"]) line("switch " + Text(row, "name"), row);
+  for (const Json& row : status["links"]) {
+    line("link " + Text(row, "first") + " - " + Text(row, "second"), row);
+  }
+  const double seconds = (Number(status, "ended_at_ns") - Number(status, "started_at_ns")) * 1e-9;
+  std::printf("verdict: %s; %.0f pair tests, %s\n", Text(status, "verdict").c_str(),
+              Number(status, "pair_tests"), frontend::SecondsText(seconds).c_str());
+}
+
+int Check(RestClient& client, const Options& options) {
+  Json body = Json::object();
+  if (!options.subjects.empty()) body["nodes"] = options.subjects;
+  auto status = client.Post("/v1/checks", body);
+  if (!status.ok()) {
+    Fail(status.status());
+    const Code code = status.status().code();
+    return code == Code::kInvalidArgument || code == Code::kNotFound ? kExitUsage : kExitFailure;
+  }
+  const std::string path =
+      "/v1/checks/" + std::to_string(static_cast<uint64_t>(Number(*status, "check")));
+  size_t shown = 0;
+  while (!(*status)["finished"].get<bool>()) {
+    std::this_thread::sleep_for(kCheckPoll);
+    status = client.Get(path);
+    if (!status.ok()) return Fail(status.status());
+    if (!options.json) PrintProgress(*status, shown);
+  }
+  if (options.json) {
+    PrintJson(*status);
+  } else {
+    PrintResult(*status);
+  }
+  const std::string error = Text(*status, "error");
+  if (!error.empty()) return Fail(Unavailable(error));
+  return Text(*status, "verdict") == "good" ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  CLI::App* check = AddWithLocal(app, action, "check",
+                                 "Test nodes and the network between them, and name what is faulty",
+                                 Check, CheckLocal, options);
+  CLI::Option* nodes =
+      check
+          ->add_option("--nodes", options->subjects,
+                       "Names, separated by commas (default: all nodes without jobs)")
+          ->delimiter(',');
+  CLI::Option* local =
+      check->add_flag("--local", options->local, "Only run the self test of this machine");
+  local->excludes(nodes);
+  check
+      ->add_option("--dir", options->check_directory,
+                   "With --local: the directory whose disk is measured")
+      ->capture_default_str()
+      ->needs(local);
+  check->add_flag("--json", options->json, kJsonHelp);
+  check->footer(
+      "Each node tests its processor, memory and disk, and then its connections to some other\n"
+      "nodes. Nodes with jobs are left out. The exit code is 1 if a part is bad, slow or "
+      "undecided\n"
+      "(docs/node-check.md). Examples:\n"
+      "  longhaul check\n"
+      "  longhaul check --nodes node-3,node-4,node-5 --json\n"
+      "  longhaul check --local");
+}
+
+}  // namespace longhaul::bin::client
