@@ -1,7 +1,8 @@
 """Hosts on this machine: network namespaces on one switch, with a process namespace each.
 
 A host has an address of its own and its own process numbers; all hosts share the disk, the clock
-and the cores. A host can lose its power, and its link can be cut or made slow. Needs root, `ip`, `tc`, `unshare` and `nsenter`: `why_not` says what is missing.
+and the cores. A host can lose its power, and its link can be cut or made slow. Needs root, `ip`,
+`tc`, `setpriv`, `unshare` and `nsenter`: `why_not` says what is missing.
 """
 import os
 import shutil
@@ -11,9 +12,9 @@ import time
 import uuid
 
 SUBNET = "10.77.0"
-PROGRAMS = ["ip", "tc", "unshare", "nsenter"]
+PROGRAMS = ["ip", "tc", "setpriv", "unshare", "nsenter"]
 # The first process of a host: the parent of orphans, which it lets go by ignoring SIGCHLD.
-FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec sleep infinity"]
+FIRST_PROCESS = "echo {name} > /proc/sys/kernel/hostname; trap '' CHLD; exec sleep infinity"
 
 
 def why_not():
@@ -43,7 +44,7 @@ class Host:
         command("ip", "netns", "add", self.namespace)
         command("ip", "link", "add", "eth0", "netns", self.namespace, "type", "veth", "peer",
                 "name", name, "netns", network.switch)
-        command("ip", "-n", network.switch, "link", "set", name, "master", "switch", "up")
+        command("ip", "-n", network.switch, "link", "set", "dev", name, "master", "switch", "up")
         for words in (["addr", "add", f"{address}/24", "dev", "eth0"],
                       ["link", "set", "eth0", "up"], ["link", "set", "lo", "up"]):
             command("ip", "-n", self.namespace, *words)
@@ -52,8 +53,10 @@ class Host:
     def power_on(self):
         """Starts the host without processes of its own, and connects its link."""
         self.first = subprocess.Popen(
-            ["nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--pid", "--fork",
-             "--mount-proc", "--kill-child", *FIRST_PROCESS],
+            ["setpriv", "--pdeathsig", "KILL",  # all of it ends when this program is killed
+             "nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--pid", "--uts",
+             "--fork", "--mount-proc", "--kill-child", "sh", "-c",
+             FIRST_PROCESS.format(name=self.name)],
             stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         # The process below unshare is the first of the new namespace.
         until = time.monotonic() + 10
@@ -71,7 +74,7 @@ class Host:
         pid = self.children()[0]
         self.launchers = [one for one in self.launchers if one.poll() is None]
         self.launchers.append(subprocess.Popen(
-            ["nsenter", f"--target={pid}", "--pid", "--net", "--mount", f"--wdns={os.getcwd()}",
+            ["nsenter", f"--target={pid}", "--pid", "--uts", "--net", "--mount", f"--wdns={os.getcwd()}",
              *map(str, words)], stdin=subprocess.DEVNULL, **options))
         return self.launchers[-1]
 
@@ -114,7 +117,7 @@ class Host:
 
     def link(self, state):
         """`down` cuts the host off, `up` connects it."""
-        command("ip", "-n", self.network.switch, "link", "set", self.name, state)
+        command("ip", "-n", self.network.switch, "link", "set", "dev", self.name, state)
 
     def limit(self, rate):
         """Lets at most this much a second arrive at the host, such as `2mbit`."""
@@ -124,7 +127,6 @@ class Host:
     def close(self):
         if self.first.poll() is None:
             self.kill()
-        subprocess.run(["ip", "netns", "del", self.namespace], capture_output=True)
 
 
 class Network:
@@ -150,4 +152,7 @@ class Network:
     def close(self):
         for host in self.hosts.values():
             host.close()
-        subprocess.run(["ip", "netns", "del", self.switch], capture_output=True)
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
+        for line in listed.stdout.splitlines():
+            if line.startswith(self.id):
+                subprocess.run(["ip", "netns", "del", line.split()[0]], capture_output=True)

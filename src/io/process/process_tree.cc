@@ -46,4 +46,11 @@ bool StartedWith(pid_t process, const std::string& entry) {
   return false;
 }
 
+bool HasNoEnvironment(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  if (!file.is_open() || file.peek() != std::ifstream::traits_type::eof()) return false;
+  const Result<ProcessFacts> facts = ReadProcessFacts(process);
+  return facts.ok() && facts->state != 'Z' && facts->state != 'X';
+}
+
 }  // namespace longhaul::io

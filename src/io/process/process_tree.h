@@ -20,5 +20,8 @@ std::vector<pid_t> OwnChildren();
 // Whether the environment with which the process was started has `entry` ("NAME=VALUE") in its
 // first 256 KiB. False for a process of another user and for one that has ended.
 bool StartedWith(pid_t process, const std::string& entry);
+// Whether a living process has no environment, as while it is replacing its program (execve): what
+// it has been started with can be read a moment later.
+bool HasNoEnvironment(pid_t process);
 
 }  // namespace longhaul::io

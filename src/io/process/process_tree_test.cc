@@ -80,5 +80,31 @@ TEST(ProcessTree, LeavesOutParentsSiblingsAndProcessesThatHaveEnded) {
   EXPECT_FALSE(BelongsTo(ended, one.child()));
 }
 
+// Becomes a program that waits, with or without an environment.
+pid_t StartWaiting(bool with_environment) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  char* const none[] = {nullptr};
+  char variable[] = "NAME=value";
+  char* const one[] = {variable, nullptr};
+  char name[] = "sleep", time[] = "60";
+  char* const words[] = {name, time, nullptr};
+  execve("/bin/sleep", words, with_environment ? one : none);
+  _exit(1);
+}
+
+TEST(HasNoEnvironment, IsTrueOfALivingProcessWithoutOne) {
+  const pid_t without = StartWaiting(false), with = StartWaiting(true);
+  while (!StartedWith(with, "NAME=value")) usleep(1'000);  // until then it is this program
+  while (!HasNoEnvironment(without)) usleep(1'000);
+  EXPECT_FALSE(HasNoEnvironment(with));
+  EXPECT_FALSE(HasNoEnvironment(getpid()));
+  for (const pid_t child : {without, with}) kill(child, SIGKILL);
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(without), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(HasNoEnvironment(without)) << "it has ended, and was not reaped";
+  for (const pid_t child : {without, with}) waitpid(child, nullptr, 0);
+}
+
 }  // namespace
 }  // namespace longhaul::io

@@ -61,6 +61,7 @@ class Cluster {
     event.mutable_agent_joined()->set_slots(2);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     event.mutable_agent_joined()->set_peer_port(peer_port);
+    event.mutable_agent_joined()->set_host(host);
     Feed(event, true, node);
   }
   void Disconnect(const std::string& node) {
@@ -211,6 +212,7 @@ class Cluster {
 
   Controller controller;
   uint32_t peer_port = 0;  // of agents that join
+  std::string host;        // of agents that join; empty: unknown
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::map<std::string, uint64_t> incarnation;
   std::map<std::string, uint64_t> sequence;

@@ -58,6 +58,17 @@ TEST(SpareNodes, NodesThatCannotTakeTheJobAreLeftAlone) {
   EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone, kGpt));
 }
 
+TEST(SpareNodes, ANodeOnAHostOfTheGangIsLeftAlone) {
+  Cluster cluster = Running();
+  cluster.host = "host-1";
+  cluster.Join("node-1");  // again, with the fact
+  cluster.Join("node-3");
+  EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre());
+  cluster.host = "host-2";
+  cluster.Join("node-4");
+  EXPECT_THAT(ListsTo(cluster, "node-4"), ElementsAre(kGpt));
+}
+
 TEST(SpareNodes, AnAgentThatJoinsAgainIsToldAgain) {
   Cluster cluster = RunningWithNodes({"node-3"});
   cluster.Disconnect("node-3");

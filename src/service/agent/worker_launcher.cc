@@ -27,6 +27,8 @@ namespace {
 // Orphans of an ended worker's group were sent SIGKILL: they end at once, as a rule.
 constexpr Duration kReapAgain = std::chrono::milliseconds(20);
 constexpr int kReapTries = 50;
+// A list of children can miss one while others end: so often in a row none must be found.
+constexpr int kEmptyScans = 3;
 
 // How often limits are checked: it bounds how far a job without control group gets beyond them.
 constexpr Duration kLimitsPeriod = std::chrono::milliseconds(100);
@@ -456,7 +458,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   const AttemptId id{worker.job, worker.attempt};
   isolation_->Remove(id, process.pid);
   ReapGroup(process.pid, kReapTries);
-  if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries);
+  if (!process.mark.empty()) KillEscaped(process.mark, {}, kReapTries, 0);
   activity_.Forget(worker);
   {
     const io::FileIdentity files(user());
@@ -504,16 +506,21 @@ void WorkerLauncher::ReapGroup(pid_t group, int tries) {
 }
 
 // Each killed process leaves its own children to this one, so that a further round finds them.
-void WorkerLauncher::KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries) {
+void WorkerLauncher::KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries,
+                                 int empty) {
   escaped_.erase(mark);
+  // Before the others are looked for, because it may become one of them at any moment.
+  const bool unknown = std::ranges::any_of(io::OwnChildren(), io::HasNoEnvironment);
   // One that has ended has no environment, and so is not found a second time.
   std::erase_if(killed, [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
   for (const pid_t child : KillChildrenWith(mark)) {
     if (std::ranges::find(killed, child) == killed.end()) killed.push_back(child);
   }
-  if (killed.empty() || tries == 0) return;
-  escaped_[mark] = loop_.After(
-      kReapAgain, [this, mark, killed, tries] { KillEscaped(mark, killed, tries - 1); });
+  empty = killed.empty() && !unknown ? empty + 1 : 0;
+  if (empty == kEmptyScans || tries == 0) return;
+  escaped_[mark] = loop_.After(kReapAgain, [this, mark, killed, tries, empty] {
+    KillEscaped(mark, killed, tries - 1, empty);
+  });
 }
 
 void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {

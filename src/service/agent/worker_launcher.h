@@ -145,7 +145,7 @@ class WorkerLauncher {
   void Fail(const runtime::WorkerId& worker, const Status& reason);
   void OnEnd(const runtime::WorkerId& worker);
   void ReapGroup(pid_t group, int tries);
-  void KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries);
+  void KillEscaped(const Mark& mark, std::vector<pid_t> killed, int tries, int empty);
 
   io::EventLoop& loop_;
   const std::string trainer_;

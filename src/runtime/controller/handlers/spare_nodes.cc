@@ -64,6 +64,16 @@ std::vector<const Node*> SpareNodes::IdleNodes() const {
   return idle;
 }
 
+bool SpareNodes::SharesHost(const Node& node, const JobRecord& job) const {
+  const std::string& host = node.facts.host();
+  if (host.empty()) return false;
+  const auto& members = job.group.members();
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    const Node* own = context_.nodes.Find(member.node);
+    return own != nullptr && own->facts.host() == host;
+  });
+}
+
 bool SpareNodes::Suits(const Node& node, const JobRecord& job) const {
   const scheduling::DeclaredCluster& cluster = context_.scheduler.cluster();
   return node.facts.slots() >= job.local() &&
@@ -87,7 +97,7 @@ std::map<NodeId, SpareNodes::Jobs> SpareNodes::Wanted() const {
     size_t found = 0;
     for (const Node* node : idle) {
       if (found == kNodesOfAJob) break;
-      if (!Suits(*node, job)) continue;
+      if (!Suits(*node, job) || SharesHost(*node, job)) continue;
       Jobs& list = wanted[node->id];
       if (list.size() == kJobsOfANode) continue;
       list.insert(id);

@@ -33,6 +33,8 @@ class SpareNodes {
 
   // By name, those on probation last: the scheduler uses them if no others are left.
   std::vector<const Node*> IdleNodes() const;
+  // Several nodes of one host are lost together, and share its cores and memory.
+  bool SharesHost(const Node& node, const JobRecord& job) const;
   // Whether a worker group of the job could have the node, as far as the nodes that it has tell.
   bool Suits(const Node& node, const JobRecord& job) const;
   // A node that was ready for the job and now belongs to its gang keeps the fork server, from which
