@@ -8,7 +8,8 @@ controller with TLS has one, each agent has one, and examples/ddp.py trains on t
 stands, with its own checkpoint at each step. A random host of the run is lost, again and again:
 
   kill       all its processes are killed at once; its kernel ends their connections
-  power off  its link is cut first, so nobody is told: it has to be missed
+  power off  its link is cut first, then its processes are killed: no connection ends, and only the
+             missing heartbeats show the loss
   partition  its link is cut, and its processes live on
   stop       all its processes are stopped (SIGSTOP); its kernel answers on
 

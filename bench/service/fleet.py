@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A controller with 2,048 agents of 8 workers each: how soon all of them are told.
+"""The time in which a controller reaches all of 2,048 agents with 8 workers each.
 
     ninja -C build/release longhaul fleet_bench
     bench/service/fleet.py

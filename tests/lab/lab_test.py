@@ -89,7 +89,7 @@ class Lab(unittest.TestCase):
         self.cluster.start_agent(gang[1])
         cluster.wait_for("it is back", lambda: len(self.cluster.connected()) == 3)
 
-        # Nobody is told of a cut link. Behind it the workers live on.
+        # A cut link ends no connection, and the workers on the host continue to run.
         self.await_step("faults", self.status("faults")["step"] + 20)
         self.cluster.network[spare].link("down")
         cluster.wait_for("the other host takes its place",

@@ -88,7 +88,7 @@ class Host:
         self.first.wait()
 
     def power_off(self):
-        """The host is gone from one moment to the next: nobody is told."""
+        """Cuts the link, then kills all processes: no connection to another host is closed."""
         self.link("down")
         self.kill()
 

@@ -38,7 +38,7 @@ void SpareNodes::Settle() {
     if (context_.nodes.at(node).reachable()) {
       SendList(node, {});
     } else {
-      wanted.emplace(node, jobs);  // it is told when it joins again
+      wanted.emplace(node, jobs);  // it gets its new list when it joins again
     }
   }
   for (const NodeId& node : std::exchange(joined_, {})) {

@@ -22,7 +22,8 @@ class SpareNodes {
 
   // Whether an idle node that is not on probation could have the place of one of the job's.
   bool Has(const JobRecord& job) const;
-  // The agent of the node may be ready for nothing, or for what it was told before.
+  // After a reconnect it is unknown which fork servers the agent still has, so Settle sends it its
+  // list of jobs again.
   void OnAgentJoined(const NodeId& node);
   // Sends each node whose list of jobs has changed the new one. Costs nothing where neither nodes
   // nor the set of active jobs have changed.

@@ -9,9 +9,9 @@
 // reason. Otherwise the gateway sends Welcome, passes events to the core's loop with the node and
 // incarnation of the hello (so an agent can report only for itself), and sends acknowledgements
 // once events are logged. A stream that ends, or is silent for four heartbeat periods, becomes an
-// AgentDisconnected event. The period grows with the number of agents, which are told: the
-// heartbeats of all cost the controller as much as those of about 500 agents at the shortest
-// period.
+// AgentDisconnected event. The period grows with the number of agents, so that the heartbeats of
+// all of them cost the controller as much as those of about 500 agents at the shortest period. A
+// message to each agent changes its period.
 //
 // At most kWindow events of a stream are queued in the loop. Then the stream isn't read until some
 // are logged, so TCP slows down a flood before it fills memory.
