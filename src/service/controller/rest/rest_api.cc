@@ -8,7 +8,6 @@
 #include "io/clock.h"
 #include "proto/json.h"
 #include "scheduler/explanation.h"
-#include "service/controller/check/check_request.h"
 #include "service/controller/rest/find_job.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
@@ -132,7 +131,7 @@ RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
     : loop_(loop),
       feed_(feed),
       token_routes_(tokens, admission),
-      checks_(checks),
+      check_routes_(checks),
       prepare_(std::move(prepare)),
       change_routes_(loop, prepare_),
       event_streams_(std::move(event_streams)) {}
@@ -373,27 +372,11 @@ ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& param
 }
 
 ApiResponse RestApi::PostCheck(const ApiRequest& request, const Parameters&) const {
-  const auto nodes = ParseCheckRequest(request.body);
-  if (!nodes.ok()) return ErrorResponse(nodes.status());
-  if (checks_ == nullptr) return ErrorResponse(Unavailable("this controller has no agents"));
-  const auto seed = static_cast<uint64_t>(ToNanoseconds(io::Now()));
-  const auto started = checks_->Start(*nodes, request.caller.name, seed);
-  if (!started.ok()) return ErrorResponse(started.status());
-  ApiResponse response = JsonResponse(proto::ToJson(*started), 202);
-  response.object = "check " + std::to_string(started->check());
-  return response;
+  return check_routes_.Start(request.body, request.caller.name);
 }
 
 ApiResponse RestApi::GetCheck(const ApiRequest&, const Parameters& parameters) const {
-  const Result<uint64_t> number = ParseUint64(parameters[0]);
-  if (!number.ok()) {
-    return ErrorResponse(
-        InvalidArgument("\"" + Printable(parameters[0], 40) + "\" is not the number of a check"));
-  }
-  if (checks_ == nullptr) return ErrorResponse(Unavailable("this controller has no agents"));
-  const auto status = checks_->Status(*number);
-  if (!status.ok()) return ErrorResponse(status.status());
-  return JsonResponse(proto::ToJson(*status));
+  return check_routes_.Get(parameters[0]);
 }
 
 ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {

@@ -13,7 +13,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "service/controller/check/node_check_service.h"
+#include "service/controller/check/check_routes.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/api_response.h"
@@ -98,7 +98,7 @@ class RestApi {
   CoreLoop& loop_;
   NotificationFeed& feed_;
   TokenRoutes token_routes_;
-  NodeCheckService* const checks_;
+  const CheckRoutes check_routes_;
   PrepareJob prepare_;
   ChangeRoutes change_routes_;
   std::function<uint64_t()> event_streams_;

@@ -17,6 +17,7 @@
 #include "planner/local/cost.h"
 #include "service/agent/copy_worker.h"
 #include "service/controller/submission/machine_facts.h"
+#include "service/controller/submission/usable_nodes.h"
 #include "spec/job/step_pattern.h"
 
 namespace longhaul::service {
@@ -265,34 +266,6 @@ std::string Submission::ReserveId(const std::string& name) {
   }
 }
 
-// With the cordoned ones, and those of the cluster file that are absent, for jobs that say how many
-// they want: these can wait for them.
-spec::ClusterSpec Submission::UsableNodes(const planner::MachineFacts& facts, bool may_wait) const {
-  spec::ClusterSpec cluster;
-  for (const proto::NodeStatus& node :
-       loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
-    if (!node.connected() || (node.cordoned() && !may_wait)) continue;
-    cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
-  }
-  // The facts are those of this machine, divided by its nodes: the planner's predictions assume
-  // that all nodes are alike.
-  const auto nodes = static_cast<uint32_t>(cluster.nodes.size());
-  for (spec::NodeSpec& node : cluster.nodes) {
-    node.cores = std::max(1U, facts.cores / nodes);
-    node.memory = facts.memory / nodes;
-  }
-  if (!may_wait || nodes == 0) return cluster;
-  for (const auto& [name, devices] :
-       loop_.Read([](const runtime::Controller& core) { return core.AbsentNodes(); })) {
-    if (devices == 0) continue;
-    spec::NodeSpec node = cluster.nodes.front();
-    node.name = name;
-    node.slots = devices;
-    cluster.nodes.push_back(std::move(node));
-  }
-  return cluster;
-}
-
 // An elastic job that more nodes are planned for than there are now is planned for what there is.
 // The number of nodes must remain a multiple of what the layout needs (NodeStep) and of the slice
 // of the topology.
@@ -338,8 +311,11 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::J
     std::lock_guard lock(data_mutex_);
     facts = ReadMachineFacts(options_.state_directory, spec.built_in() ? options_.trainer : "");
   }
-  const spec::ClusterSpec cluster =
-      UsableNodes(facts, spec.resources.nodes && spec.resources.processes_per_node);
+  const bool may_wait = spec.resources.nodes && spec.resources.processes_per_node;
+  const auto [nodes, absent] = loop_.Read([](const runtime::Controller& core) {
+    return std::pair(core.AllNodes(), core.AbsentNodes());
+  });
+  const spec::ClusterSpec cluster = UsableNodes(nodes, absent, may_wait, facts);
   if (cluster.nodes.empty()) {
     return FailedPrecondition(
         "no node is connected, so the job has no place: start agents first "

@@ -54,7 +54,6 @@ class Submission {
   Result<proto::Job> PrepareAgain(const proto::Job& before, uint32_t nodes);
   // Returns "NAME-1", or the name with the first free number.
   std::string ReserveId(const std::string& name);
-  spec::ClusterSpec UsableNodes(const planner::MachineFacts& facts, bool may_wait) const;
   Result<planner::LocalPlan> Place(const spec::JobSpec& spec, proto::Job& job);
   static spec::JobSpec Within(spec::JobSpec spec, size_t nodes);
   static Status TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
