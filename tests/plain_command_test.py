@@ -31,10 +31,13 @@ for step in range(first, total + 1):
             file.write(str(step))
         os.replace(saved + ".new", saved)
 """
+# Leaves a file once it has reported its last step.
 REPORTS = """
+import os
 import longhaul
 for step in range(1, 13):
     longhaul.report(step)
+open("over-" + os.environ["LONGHAUL_ATTEMPT"], "w").close()
 """
 
 
@@ -100,7 +103,9 @@ class PlainCommand(ddp_test.RunTest):
         run.end()
         report = self.report("reports")
         self.assertEqual(report["missed_faults"], [], run.text())
-        # Its last report is where it is killed: it does not end by itself before.
+        # It waits for its end in its last report.
+        self.assertFalse(os.path.exists(f"{self.folder}/over-1"), run.text())
+        self.assertTrue(os.path.exists(f"{self.folder}/over-2"), run.text())
         self.assertEqual([fault["class_name"] for fault in report["faults"]], ["process"],
                          run.text())
 
