@@ -60,6 +60,18 @@ for step in range(1, 9):
         time.sleep(5)
 print("the end", flush=True)
 """
+# The first attempt stands still in its third step, and the second one before its first step.
+HANGS_TWICE = """
+import os, time
+
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
+for step in range(1, 9):
+    if (attempt, step) in ((1, 3), (2, 1)):
+        time.sleep(100000)
+    time.sleep(0.05)
+    if os.environ["RANK"] == "0":
+        print(f"step {step}", flush=True)
+"""
 LIMITS = ("--stopped-limit", "1s", "--no-step-limit", "2s", "--idle-limit", "2s")
 
 
@@ -121,6 +133,17 @@ class Hangs(ddp_test.RunTest):
                 text, report = self.run_mode("all", steps)
                 self.assertIn("no activity of any worker for ",
                               self.only_fault(report, text)["what"])
+
+    def test_a_second_hang_without_a_step_in_between_checks_the_nodes(self):
+        self.write("train.py", HANGS_TWICE)
+        run = self.start("--name", "again", "--nodes", "2", "--procs", "1", "--step-pattern",
+                         PATTERN, *LIMITS, "--", ddp_test.PYTHON, "train.py")
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertIn("it has hung 2 times without a step in between", run.text())
+        self.assertIn("the check of its nodes: no node is faulty", run.text())
+        report = self.report("again")
+        self.assertEqual([fault["class_name"] for fault in report["faults"]], ["hang", "hang"])
+        self.assertEqual(report["restarts"], 2, run.text())
 
     def test_the_stacks_name_the_worker_that_does_something_else(self):
         text, report = self.run_mode("one", True, package="useful")

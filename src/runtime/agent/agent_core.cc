@@ -265,6 +265,13 @@ std::vector<AgentEffect> AgentCore::Step(const AgentInput& input, Instant now) {
 std::optional<Instant> AgentCore::NextDeadline() const { return parts_->NextDeadline(); }
 bool AgentCore::Idle() const { return parts_->Idle(); }
 bool AgentCore::HasJobs() const { return !parts_->context.jobs.empty(); }
+bool AgentCore::DisturbedByTests(const std::string& job) const {
+  const auto& jobs = parts_->context.jobs;
+  return std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
+    const auto& [id, own] = entry;
+    return id.value() != job || own.alive() || own.waiting != nullptr;
+  });
+}
 bool AgentCore::Settled() const { return parts_->Settled(); }
 Status AgentCore::CheckInvariants() const { return parts_->CheckInvariants(); }
 

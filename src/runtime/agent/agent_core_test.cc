@@ -74,6 +74,24 @@ TEST(AgentCoreLink, ResendsWhatIsNotLoggedThenJoinsAgain) {
   EXPECT_EQ(sent.back().node(), "node-1");
 }
 
+TEST(AgentCoreTests, DisturbTheWorkersOfTheirJobAndAnyOtherJob) {
+  AgentHarness agent = Connect();
+  EXPECT_FALSE(agent.core().DisturbedByTests(""));
+  agent.Start(1);
+  EXPECT_TRUE(agent.core().DisturbedByTests(kTestJob.value()));
+  agent.Give(StartCommand(2));  // waits for the end of the first attempt
+  agent.End(1, 0);
+  agent.End(1, 1);
+  EXPECT_TRUE(agent.core().DisturbedByTests(kTestJob.value()));
+  agent.Start(2);
+  agent.End(2, 0);
+  EXPECT_TRUE(agent.core().DisturbedByTests(kTestJob.value()));
+  agent.End(2, 1);
+  EXPECT_FALSE(agent.core().DisturbedByTests(kTestJob.value()));
+  EXPECT_TRUE(agent.core().DisturbedByTests("another"));
+  EXPECT_TRUE(agent.core().DisturbedByTests(""));
+}
+
 // -- starting
 
 TEST(AgentCoreStart, SpawnsEachLocalRankAndTellsOnceAllHaveAProcess) {

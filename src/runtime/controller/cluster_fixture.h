@@ -51,6 +51,7 @@ class Cluster {
     EXPECT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
     EXPECT_TRUE(controller.CheckPlaces().ok()) << controller.CheckPlaces();
     for (const auto& [id, command] : actions.commands) sent.emplace_back(id.value(), command);
+    checks.insert(checks.end(), actions.checks.begin(), actions.checks.end());
     return actions;
   }
 
@@ -216,6 +217,7 @@ class Cluster {
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::map<std::string, uint64_t> incarnation;
   std::map<std::string, uint64_t> sequence;
+  std::vector<NodeCheckOrder> checks;  // that were ordered
   std::vector<std::pair<std::string, proto::Command>> sent;
   std::vector<std::pair<Instant, proto::Event>> log;
 };

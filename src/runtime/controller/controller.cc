@@ -14,6 +14,7 @@
 #include "runtime/controller/handlers/job_admission.h"
 #include "runtime/controller/handlers/job_closer.h"
 #include "runtime/controller/handlers/job_releaser.h"
+#include "runtime/controller/handlers/node_checks.h"
 #include "runtime/controller/handlers/node_handler.h"
 #include "runtime/controller/handlers/operator_changes.h"
 #include "runtime/controller/handlers/run_time_limits.h"
@@ -40,7 +41,8 @@ class Controller::Parts {
         placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
         closer(context, checkpoints, faults, placement),
-        faults(context, starter, hangs, closer, placement, spares),
+        faults(context, starter, hangs, closer, placement, spares, checks),
+        checks(context, faults),
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
         steps(context, faults, hangs, placement),
@@ -69,6 +71,7 @@ class Controller::Parts {
   controller::HangHandler hangs;
   controller::JobCloser closer;
   controller::FaultHandler faults;
+  controller::NodeChecks checks;
   controller::RunTimeLimits run_times;
   controller::SnapshotHandler snapshots;
   controller::StepReports steps;
@@ -281,6 +284,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return faults.OnLogLimited(event);
     case proto::Event::kWorkerWaits:
       return hangs.OnWorkerWaits(event);
+    case proto::Event::kNodesChecked:
+      return checks.OnNodesChecked(event);
     case proto::Event::kWorkerResult:
       return steps.OnWorkerResult(event.worker_result());
     case proto::Event::kNodeCordoned:
@@ -300,12 +305,14 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
         "the configuration is not used, the one before stays: " + configured.message());
   }
   nodes.DisconnectAll();
+  checks.ForgetAll();
   // The time without a controller is no hang.
   for (auto& [id, job] : context.jobs.all()) {
     if (!job.live()) continue;
     job.hang.CountFrom(context.now);
     hangs.WatchProgress(job);
   }
+  starter.WatchStartsAgain();
   run_times.WatchAll();
 }
 
@@ -332,6 +339,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return hangs.OnProgressOverdue(job);
     case DeadlineKind::kStacks:
       return hangs.OnStacksOverdue(job);
+    case DeadlineKind::kNodeCheck:
+      return checks.OnOverdue(job);
     case DeadlineKind::kStop:
       return closer.BeginClosing(job, proto::STOPPED,
                                  job.life.reason() + " (some workers did not answer)");

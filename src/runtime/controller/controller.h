@@ -8,7 +8,7 @@
 // time. src/runtime/README.md has the state diagram of a job and the invariants.
 //
 // scheduler::Scheduler (scheduling/cluster_scheduler.h), which is part of this state, assigns all
-// places. Leaves out node checks (node_check/node_check.h).
+// places. Leaves out how node checks are run (node_check/node_check.h).
 #pragma once
 
 #include <cstdint>
@@ -57,16 +57,27 @@ struct ControllerOptions {
   Duration start_limit = std::chrono::minutes(10);
   // A job that fails this often in a row without a new step in between is not restarted again.
   uint32_t fruitless_restarts = 5;
+  // How long a check of a gang's nodes after repeated hangs may take; zero: there is none.
+  Duration node_check_limit = std::chrono::minutes(3);
   Duration stop_grace = std::chrono::seconds(10);
   // Prior of the failure rate (a gamma distribution worth one failure in this time), for the
   // snapshot interval of a job that has seen none.
   Duration expected_time_between_failures = std::chrono::hours(1);
 };
 
+// A check of nodes whose job has no workers at present (node_check/node_check.h).
+struct NodeCheckOrder {
+  std::string job;
+  uint32_t fault = 0;  // the number of the job's fault that it is for
+  std::vector<NodeId> nodes;
+};
+
 // The result of one event.
 struct Actions {
   std::vector<std::pair<NodeId, proto::Command>> commands;  // in order
   std::vector<proto::Notification> notifications;
+  // The service answers each with an event (proto::NodesChecked).
+  std::vector<NodeCheckOrder> checks;
   // Planned fault: the service ends itself by SIGKILL once all is logged.
   bool kill_controller = false;
 };
@@ -119,6 +130,7 @@ class Controller {
     bool connected = false;
     bool accepts_work = false;  // neither cordoned nor draining
     bool idle = false;          // no job has workers there or is placed there
+    std::string job;            // the only one that is placed there; empty: none, or several
   };
   std::vector<CheckTarget> CheckTargets() const;  // by name
 

@@ -19,6 +19,7 @@ enum class DeadlineKind {
   kStart,      // workers should have made their first step
   kProgress,   // the next step is overdue
   kStacks,     // the stacks of workers that hang should have arrived
+  kNodeCheck,  // workers should have ended before a check of their nodes, or the check itself
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
   kVacate,     // a stage of leaving the nodes has taken long enough

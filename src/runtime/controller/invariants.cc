@@ -60,7 +60,9 @@ Status Invariants::CheckDecision(const JobRecord& job) const {
   if (job.faults.empty() || job.life.state() != proto::RECOVERING) {
     return InternalError("a decision is due, but the job isn't recovering");
   }
-  const bool timed = context_.deadlines.all().contains({DeadlineKind::kDecide, job.id()});
+  const auto& deadlines = context_.deadlines.all();
+  const bool timed = deadlines.contains({DeadlineKind::kDecide, job.id()}) ||
+                     deadlines.contains({DeadlineKind::kNodeCheck, job.id()});
   const Node* awaited = context_.nodes.Find(job.faults.awaited());
   const bool placed = !placement_.IsPending(job.id());
   if (!timed && placed && (awaited == nullptr || awaited->connected)) {

@@ -36,6 +36,7 @@ std::string HiddenState(const JobRecord& job) {
                      std::to_string(job.snapshots.restore().step()) + "," +
                      std::to_string(job.faults.undecided()) + "," +
                      std::to_string(job.faults.fruitless()) + "," +
+                     std::to_string(static_cast<int>(job.nodes_checked.stage())) + "," +
                      (vacate ? std::to_string(static_cast<int>(vacate->stage)) : "");
   for (const auto& [step, spread] : job.snapshots.spreads()) {
     text += "|" + std::to_string(step);
@@ -265,6 +266,7 @@ std::vector<Controller::CheckTarget> StatusReporter::CheckTargets() const {
     target.connected = node.reachable();
     target.accepts_work = !node.cordoned && !node.draining;
     target.idle = status.jobs().empty() && node.used_milli == 0;
+    if (status.jobs_size() == 1) target.job = status.jobs(0);
   }
   return targets;
 }

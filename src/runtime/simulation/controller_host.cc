@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "runtime/simulation/faults.h"
+#include "runtime/simulation/node_checks.h"
 #include "runtime/simulation/nodes.h"
 
 namespace longhaul::runtime::simulation {
@@ -217,6 +218,7 @@ void ControllerHost::Feed(const proto::Event& event) {
   for (const proto::Notification& notification : actions.notifications) {
     Watch(notification);
   }
+  for (const NodeCheckOrder& order : actions.checks) checks_.Begin(order);
   if (!event.node().empty()) Acknowledge(world_.index.at(event.node()));
   if (actions.kill_controller) return CrashController();
   ArmTick();

@@ -14,14 +14,16 @@
 namespace longhaul::runtime::simulation {
 
 class FaultInjector;
+class SimNodeChecks;
 class SimNodes;
 
 class ControllerHost {
  public:
-  ControllerHost(World& world, SimNodes& machines, FaultInjector& faults)
+  ControllerHost(World& world, SimNodes& machines, FaultInjector& faults, SimNodeChecks& checks)
       : world_(world),
         machines_(machines),
         faults_(faults),
+        checks_(checks),
         controller_(world.options.controller) {}
 
   SimulationResult Run();
@@ -48,6 +50,7 @@ class ControllerHost {
   World& world_;
   SimNodes& machines_;
   FaultInjector& faults_;
+  SimNodeChecks& checks_;
   Controller controller_;
   std::optional<Instant> tick_;
   std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short enough

@@ -31,6 +31,11 @@ struct Physics {
   Duration repair = std::chrono::minutes(90);         // of a crashed node; assumption
   Duration rival = std::chrono::minutes(10);          // how long a job of higher priority runs
   Duration rival_pause = std::chrono::minutes(20);    // mean, between two of them
+  // Of a node check, docs/node-check.md: the self test with one of the accelerators, assumed; a
+  // round of pairs, measured; the limit of a pair that fails.
+  Duration self_test = std::chrono::seconds(15);
+  Duration pair_test = std::chrono::milliseconds(200);
+  Duration failed_pair_test = std::chrono::seconds(5);
   Duration controller_restart = std::chrono::milliseconds(500);
 };
 

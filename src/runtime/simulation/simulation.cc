@@ -2,6 +2,7 @@
 
 #include "runtime/simulation/controller_host.h"
 #include "runtime/simulation/faults.h"
+#include "runtime/simulation/node_checks.h"
 #include "runtime/simulation/nodes.h"
 #include "runtime/simulation/replay/trace_player.h"
 #include "runtime/simulation/training.h"
@@ -15,7 +16,8 @@ namespace {
 struct Simulator {
   explicit Simulator(const SimulationOptions& options)
       : world(options),
-        host(world, machines, faults),
+        host(world, machines, faults, checks),
+        checks(world, host),
         machines(world, host, training, faults),
         training(world, machines),
         faults(world, host, machines, training),
@@ -25,6 +27,7 @@ struct Simulator {
 
   World world;
   ControllerHost host;
+  SimNodeChecks checks;
   SimNodes machines;
   SimTraining training;
   FaultInjector faults;

@@ -58,6 +58,8 @@ struct SimulationOptions {
   std::vector<TracedFault> trace;
   // An operator drains a node whose part stays broken this long after its failure.
   Duration operator_reaction = std::chrono::minutes(10);
+  // The share of the parts that stay broken without an error which a node check shows.
+  double check_shows = 0.8;
   // Each step is reported, although reports stand for all workers: the controller's limit for a
   // hang follows from the time between two reports.
   bool every_step = false;

@@ -67,28 +67,40 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
                        });
   }
   if (!present || world_.attempt.attempt != id.attempt) return;
+  if (IsBroken(world_.nodes[index], phase)) Jam(index, id);
   const auto slot = static_cast<size_t>(phase);
   if (++world_.attempt.in_phase[slot] == world_.attempt.world && !world_.attempt.broken)
     PhaseComplete(phase);
 }
 
-// A broken device or link stops its worker when it initializes.
+bool SimTraining::IsBroken(const SimNode& node, Phase phase) const {
+  return node.broken_until > world_.queue.now() && node.broken_silently && node.hangs_in == phase;
+}
+
+void SimTraining::Jam(size_t index, const WorkerId& id) {
+  const auto found = world_.nodes[index].workers.find(id);
+  if (found == world_.nodes[index].workers.end() || found->second.hung) return;
+  found->second.hung = true;
+  if (id.attempt != world_.attempt.attempt) return;
+  world_.attempt.jammed = true;
+  if (!found->second.stopped) ++world_.attempt.stopped;
+}
+
+// The worker has initialized its device, unless that is broken.
 void SimTraining::Join(size_t index, const WorkerId& id) {
   const SimNode& node = world_.nodes[index];
   const auto found = world_.nodes[index].workers.find(id);
-  if (found == world_.nodes[index].workers.end()) return;
-  if (node.broken_until <= world_.queue.now()) {
-    return EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
+  if (found == world_.nodes[index].workers.end() || found->second.hung) return;
+  if (node.broken_until > world_.queue.now() && !node.broken_silently) {
+    return machines_.Die(index, id, 1, 0, Duration(0));
   }
-  if (!node.broken_silently) return machines_.Die(index, id, 1, 0, Duration(0));
-  found->second.hung = true;
-  if (id.attempt == world_.attempt.attempt) ++world_.attempt.stopped;
+  EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
 }
 
 // All ranks of the attempt are there.
 void SimTraining::PhaseComplete(Phase phase) {
   const uint64_t attempt = world_.attempt.attempt;
-  if (phase == proto::PhaseEntered::RENDEZVOUS) {
+  if (phase == proto::PhaseEntered::RENDEZVOUS && !world_.attempt.jammed) {
     const Duration outage = std::max(Duration(0), world_.outage_until - world_.queue.now());
     const Duration takes = outage + world_.Around(world_.options.physics.group_init);
     world_.queue.After(takes, [this, attempt] {

@@ -21,6 +21,9 @@ class SimTraining {
 
  private:
   void Join(size_t node, const WorkerId& worker);
+  // Whether a worker on the node stops for ever in this phase.
+  bool IsBroken(const SimNode& node, proto::PhaseEntered::Phase phase) const;
+  void Jam(size_t node, const WorkerId& worker);
   void PhaseComplete(proto::PhaseEntered::Phase phase);
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();

@@ -58,6 +58,9 @@ struct SimNode {
   // Until then workers that start here fail, or hang.
   Instant broken_until{};
   bool broken_silently = false;
+  bool broken_link = false;  // else a device
+  proto::PhaseEntered::Phase hangs_in = proto::PhaseEntered::START_UP;
+  bool check_shows = false;  // tests of a node check show it
 };
 
 // One attempt of the training job, as its workers execute it.
@@ -72,6 +75,7 @@ struct SimAttempt {
   uint32_t alive = 0;
   uint32_t stopped = 0;  // or hung: no worker passes the next collective
   bool broken = false;   // a worker has ended
+  bool jammed = false;   // a worker hangs because of a part that stays broken
   bool stepping = false;
   Instant began{};  // when its first worker started
   // The stretch of steps under way. A stopped worker finishes its part later, by the time it is

@@ -179,7 +179,7 @@ ControllerLinkObserver AgentService::ObserveLink() {
     Feed(runtime::EventsAcknowledged{sequence});
   };
   observer.on_check = [this](const proto::CheckOrder& order) {
-    checker_->Run(order, core_.HasJobs());
+    checker_->Run(order, core_.DisturbedByTests(order.job_id()));
   };
   return observer;
 }

@@ -138,6 +138,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   }
   // The order of the parts: the log is replayed before anything listens, the servers exist before
   // the loop runs, and the endpoint file is written last, when requests are answered.
+  loop_options.check_nodes = [this](const runtime::NodeCheckOrder& order) { CheckJob(order); };
   ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
 
   RETURN_IF_ERROR(StartGateway(options));
@@ -188,6 +189,12 @@ Status ControllerService::StartGateway(const ControllerServiceOptions& options) 
     checks_->TakeAnswer(node, answer);
   });
   return {};
+}
+
+void ControllerService::CheckJob(const runtime::NodeCheckOrder& order) {
+  checks_->CheckJob(order, [this, order](const proto::CheckStatus& status) {
+    loop_->Push(NodesCheckedEvent(order, status), nullptr);
+  });
 }
 
 void ControllerService::StartHooks(const std::vector<spec::HookSpec>& hooks) {

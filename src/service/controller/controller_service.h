@@ -70,6 +70,8 @@ class ControllerService {
 
   // The gateway, and the node checks that use it.
   Status StartGateway(const ControllerServiceOptions& options);
+  // Tells the core the result.
+  void CheckJob(const runtime::NodeCheckOrder& order);
   void StartHooks(const std::vector<spec::HookSpec>& hooks);
   void FinishHooks();
 

@@ -252,6 +252,7 @@ void CoreLoop::Record(const proto::Event& event, Outcome& outcome) {
   outcome.violation = core_.CheckInvariants();
   outcome.entries.push_back({now_, event, std::move(actions.notifications)});
   std::move(actions.commands.begin(), actions.commands.end(), std::back_inserter(outcome.commands));
+  std::move(actions.checks.begin(), actions.checks.end(), std::back_inserter(outcome.checks));
   outcome.kill_controller = outcome.kill_controller || actions.kill_controller;
 }
 
@@ -281,6 +282,9 @@ bool CoreLoop::Write(const Outcome& outcome) {
 // event has the commands that follow from it on the same stream already.
 void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
   for (const auto& [node, command] : outcome.commands) port_->Deliver(node, command);
+  if (options_.check_nodes) {
+    for (const runtime::NodeCheckOrder& order : outcome.checks) options_.check_nodes(order);
+  }
   for (const auto& [node, life] : outcome.acknowledged) {
     port_->Acknowledge(node, life.first, life.second);
   }

@@ -52,6 +52,9 @@ struct CoreLoopOptions {
   std::string violation_path;
   // Called after the core injects this fault, once all is logged. In production: SIGKILL to itself.
   std::function<void()> kill_controller;
+  // Called with each node check that the core orders, once the order is logged; must not block. The
+  // answer is an event. May be empty: the core's limit for checks then ends each.
+  std::function<void(const runtime::NodeCheckOrder&)> check_nodes;
   // Called when an invariant is violated; the controller must stop. In production: end the process.
   std::function<void(const Status&)> on_violation;
   // Called with each notification once it is logged; must not block. May be empty.
@@ -112,6 +115,7 @@ class CoreLoop {
     std::vector<LogEntry> entries;
     std::vector<std::pair<NodeId, proto::Command>> commands;
     std::map<NodeId, std::pair<uint64_t, uint64_t>> acknowledged;  // incarnation, sequence
+    std::vector<runtime::NodeCheckOrder> checks;
     std::vector<std::function<void(const Status& written)>> answers;
     bool kill_controller = false;
     Status violation;

@@ -1,5 +1,6 @@
 #include "runtime/controller/handlers/attempt_starter.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -81,9 +82,23 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   *notification->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   job.starts.Begin(restore.tier(), context_.now);
-  context_.deadlines.Set(DeadlineKind::kStart, id,
-                         context_.now + StartLimitOf(job, context_.options));
+  WatchStart(job);
   SendOpenStore(job);
+}
+
+// Of workers that report their phases it is known sooner that they do not get on.
+void AttemptStarter::WatchStart(const JobRecord& job) {
+  Instant over = job.starts.begun() + StartLimitOf(job, context_.options);
+  if (const auto phase = job.starts.PhaseLimit()) over = std::min(over, context_.now + *phase);
+  context_.deadlines.Set(DeadlineKind::kStart, job.id(), over);
+}
+
+void AttemptStarter::WatchStartsAgain() {
+  for (auto& [id, job] : context_.jobs.all()) {
+    if (!context_.deadlines.all().contains({DeadlineKind::kStart, id})) continue;
+    job.starts.CountFrom(context_.now);
+    WatchStart(job);
+  }
 }
 
 // Commands are lost when a connection breaks, so an agent that rejoins receives them again. Before
@@ -220,6 +235,8 @@ void AttemptStarter::OnPhaseEntered(const proto::Event& event) {
   const Instant at = InstantFromNanoseconds(event.at_ns());
   job->ledger.Enter(place, CategoryOf(phase), at);
   if (!job->group.EnterPhase(place, phase)) return;
+  job->starts.EnterPhase(phase, context_.now);
+  if (context_.deadlines.all().contains({DeadlineKind::kStart, job->id()})) WatchStart(*job);
   if (phase == proto::PhaseEntered::RENDEZVOUS) job->faults.Stamp(RestartStage::kRendezvous, at);
   if (phase == proto::PhaseEntered::RESTORE) job->faults.Stamp(RestartStage::kRestoring, at);
   if (phase == proto::PhaseEntered::STEPPING) {

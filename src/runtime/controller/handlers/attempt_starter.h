@@ -30,7 +30,12 @@ class AttemptStarter {
   void OnWorkersStarted(const proto::Event& event);
   void OnPhaseEntered(const proto::Event& event);
 
+  // The controller has started again.
+  void WatchStartsAgain();
+
  private:
+  // Sets the deadline of the start, or of its present phase.
+  void WatchStart(const JobRecord& job);
   void SendOpenStore(const JobRecord& job);
   void SendStart(const JobRecord& job, size_t place);
   // The node that keeps copies of a place's snapshots; null: none.

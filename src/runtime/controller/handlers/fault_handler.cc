@@ -7,6 +7,7 @@
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/handlers/node_checks.h"
 #include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/placement.h"
 
@@ -26,12 +27,6 @@ constexpr int kFailuresOfALeftNode = 2;
 bool IsProgramError(int signal) {
   return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
          signal == SIGILL;
-}
-
-// Of a job that never reports steps it is not known whether it made some between two faults.
-bool WillReportSteps(const JobRecord& job) {
-  const proto::Workload& workload = job.spec().workload();
-  return workload.built_in() || !workload.step_pattern().empty() || !job.never_reported();
 }
 
 std::string DescribeExit(const proto::WorkerExited& exited) {
@@ -65,6 +60,11 @@ Evidence EvidenceOf(const proto::Event& event) {
 }
 
 }  // namespace
+
+bool WillReportSteps(const JobRecord& job) {
+  const proto::Workload& workload = job.spec().workload();
+  return workload.built_in() || !workload.step_pattern().empty() || !job.never_reported();
+}
 
 void FaultHandler::OnWorkerExited(const proto::Event& event) {
   const auto& exited = event.worker_exited();
@@ -201,21 +201,57 @@ void FaultHandler::TryDecide(JobRecord& job) {
     // It comes back or is given up, and then the decision is tried again.
     if (node != nullptr && !node->connected && !node->lost) return job.faults.Await(member.node);
   }
+  if (checks_.Await(job)) return;
   LeaveFailingNode(job);
   if (job.faults.undecided()) Restart(job);
 }
 
 // What fails again and again on one node while the others only wait for it is the node's, such as a
 // device that is broken or that hangs. If an idle node can have its place, the gang goes on there.
-// To the scheduler the node is down until that is done.
 void FaultHandler::LeaveFailingNode(JobRecord& job) {
   const NodeId id(job.faults.RepeatedNode());
   const Node* node = context_.nodes.Find(id);
   if (node == nullptr || node->avoided || !node->reachable()) return;
   if (job.group.size() < 2 || !job.group.contains(id.value()) || !WillReportSteps(job)) return;
   // Others that run there would have to leave it too.
-  if (node->used_milli > job.accelerators_milli() || !spares_.Has(job)) return;
+  if (node->used_milli > job.accelerators_milli()) return;
   const std::string what = job.faults.newest().what();
+  if (!Leave(job, id)) return;
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "the gang leaves " + id.value() +
+                          ", on which it has failed twice without a step in between: " + what);
+  for (int i = 0; i < kFailuresOfALeftNode; ++i) {
+    context_.scheduler.Fault(id.value(), what, context_.now);
+  }
+  context_.UpdateScheduler(id);
+  placement_.Schedule();
+}
+
+void FaultHandler::LeaveFaultyNode(JobRecord& job, const NodeId& id, const std::string& evidence,
+                                   bool cordon) {
+  if (context_.nodes.Find(id) == nullptr || !job.group.contains(id.value())) return;
+  const bool left = Leave(job, id);
+  std::string what =
+      left ? "the gang leaves " + id.value()
+           : "the gang stays on " + id.value() + ", because no idle node can have " + "its place";
+  what += " (" + evidence + ")";
+  if (cordon) {
+    context_.nodes.Cordon(id, true, /*drain=*/false);
+    context_.AddNodeNotification(id);
+    what += "; it gets no more jobs until `longhaul nodes uncordon " + id.value() + "`";
+  } else {
+    for (int i = 0; i < kFailuresOfALeftNode && left; ++i) {
+      context_.scheduler.Fault(id.value(), evidence, context_.now);
+    }
+  }
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING, std::move(what));
+  context_.UpdateScheduler(id);
+  placement_.Schedule();
+}
+
+// To the scheduler the node is down until another has its place.
+bool FaultHandler::Leave(JobRecord& job, const NodeId& id) {
+  if (!spares_.Has(job)) return false;
   context_.nodes.Avoid(id, true);
   context_.UpdateScheduler(id);
   placement_.Schedule();
@@ -223,16 +259,11 @@ void FaultHandler::LeaveFailingNode(JobRecord& job) {
   const std::vector<std::string> nodes = context_.scheduler.NodesOf(JobId(job.id()));
   const bool left = !nodes.empty() && std::ranges::count(nodes, id.value()) == 0 &&
                     std::ranges::count(nodes, "") == 0;
-  if (left) {
-    context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
-                        "the gang leaves " + id.value() +
-                            ", on which it has failed twice without a step in between: " + what);
-    for (int i = 0; i < kFailuresOfALeftNode; ++i) {
-      context_.scheduler.Fault(id.value(), what, context_.now);
-    }
+  if (!left) {
+    context_.UpdateScheduler(id);
+    placement_.Schedule();
   }
-  context_.UpdateScheduler(id);
-  placement_.Schedule();
+  return left;
 }
 
 void FaultHandler::Restart(JobRecord& job) {

@@ -8,19 +8,22 @@ namespace longhaul::runtime::controller {
 class AttemptStarter;
 class HangHandler;
 class JobCloser;
+class NodeChecks;
 class Placement;
 class SpareNodes;
 
 class FaultHandler {
  public:
   FaultHandler(ControllerContext& context, AttemptStarter& starter, HangHandler& hangs,
-               JobCloser& closer, Placement& placement, const SpareNodes& spares)
+               JobCloser& closer, Placement& placement, const SpareNodes& spares,
+               NodeChecks& checks)
       : context_(context),
         starter_(starter),
         hangs_(hangs),
         closer_(closer),
         placement_(placement),
-        spares_(spares) {}
+        spares_(spares),
+        checks_(checks) {}
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
@@ -32,6 +35,9 @@ class FaultHandler {
   // Restarts the gang if the cause of the newest fault is settled and all its nodes are available.
   void TryDecide(JobRecord& job);
   void TryDecideAll();
+  // A check has found why the gang fails on the node: an idle node takes its place if there is one.
+  // `cordon`: the node gets no more work.
+  void LeaveFaultyNode(JobRecord& job, const NodeId& id, const std::string& evidence, bool cordon);
   // Marks the faults that are over at `at` as resolved.
   void ResolveFaults(JobRecord& job, Instant at);
   // The job ends: stores what its open faults have cost.
@@ -39,6 +45,8 @@ class FaultHandler {
 
  private:
   void LeaveFailingNode(JobRecord& job);
+  // Returns whether another node has taken its place in the gang, or the gang does without.
+  bool Leave(JobRecord& job, const NodeId& id);
   void Restart(JobRecord& job);
   // Counts the newest fault against the node that it happened on, if it is the node's own.
   void BlameNode(const JobRecord& job);
@@ -49,6 +57,11 @@ class FaultHandler {
   JobCloser& closer_;
   Placement& placement_;
   const SpareNodes& spares_;
+  NodeChecks& checks_;
 };
+
+// Whether two faults of the job can be compared by the steps between them. Of one that never
+// reports steps it is not known whether it made some.
+bool WillReportSteps(const JobRecord& job);
 
 }  // namespace longhaul::runtime::controller

@@ -15,6 +15,7 @@ namespace {
 
 // The agent waits a second for Python; the rest is for the way to it and back.
 constexpr Duration kStacksLimit = std::chrono::seconds(5);
+constexpr size_t kMostNamed = 16;  // nodes that are late
 
 bool ResumesStopped(const JobRecord& job) {
   return HangSettingsOf(job.spec().hang()).stopped < HangSettings::kForEver;
@@ -59,20 +60,26 @@ void HangHandler::WatchProgress(JobRecord& job) {
 }
 
 void HangHandler::OnStartOverdue(JobRecord& job) {
+  const std::vector<Member>& members = job.group.members();
+  const auto last = std::ranges::min(members, {}, &Member::phase).phase;
+  const bool differ = std::ranges::any_of(members, [&](auto& each) { return each.phase != last; });
   std::string late, node;
   size_t late_nodes = 0;
-  for (const Member& member : job.group.members()) {
-    if (member.phase >= proto::PhaseEntered::STEPPING) continue;
-    late += " " + member.node.value();
+  for (const Member& member : members) {
+    if (!differ || member.phase != last) continue;
+    if (late_nodes < kMostNamed) late += " " + member.node.value();
     node = member.node.value();
     ++late_nodes;
   }
+  if (late_nodes > kMostNamed)
+    late += " and " + std::to_string(late_nodes - kMostNamed) + " others";
   // One alone is what the others wait for.
-  if (late_nodes != 1 || job.group.size() == 1) node.clear();
-  faults_.NoteFault(job, {proto::FaultClass::kHang,
-                          "no first step within " + ToString(StartLimitOf(job, context_.options)) +
-                              " of the start; late:" + (late.empty() ? " unknown" : late),
-                          node, -1, context_.now, true});
+  if (late_nodes != 1) node.clear();
+  faults_.NoteFault(
+      job, {proto::FaultClass::kHang,
+            "no first step " + ToString(job.starts.Elapsed(context_.now)) + " after the start; " +
+                (late.empty() ? "all nodes are equally far" : "behind the others:" + late),
+            node, -1, context_.now, true});
   job.starts.NoteOverdue();
   faults_.TryDecide(job);
 }

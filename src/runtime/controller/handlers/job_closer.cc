@@ -71,6 +71,8 @@ void JobCloser::OnAttemptClosed(const proto::Event& event) {
   job->group.Close(place);
   CloseIfStopped(*job);
   placement_.AdvanceVacate(*job);
+  // A check of the nodes waits for the end of the workers.
+  faults_.TryDecide(*job);
 }
 
 void JobCloser::CloseIfStopped(JobRecord& job) {

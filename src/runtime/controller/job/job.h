@@ -14,6 +14,7 @@
 #include "runtime/controller/job/data_ledger.h"
 #include "runtime/controller/job/hang/hang_detector.h"
 #include "runtime/controller/job/hang/idle_workers.h"
+#include "runtime/controller/job/hang/node_inquiry.h"
 #include "runtime/controller/job/hang/stack_inquiry.h"
 #include "runtime/controller/job/hang/start_times.h"
 #include "runtime/controller/job/job_faults.h"
@@ -129,6 +130,7 @@ struct JobRecord {
   StartTimes starts;
   IdleWorkers idle;
   StackInquiry stacks;
+  NodeInquiry nodes_checked;
   JobFaults faults;
   SnapshotTracker snapshots;
   CheckpointWriter writer;

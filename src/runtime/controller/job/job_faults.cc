@@ -136,6 +136,20 @@ std::string JobFaults::RepeatedNode() const {
   return failures >= 2 && newest().node() == node ? node : "";
 }
 
+size_t JobFaults::FailuresWithoutStep() const {
+  size_t failures = 0;
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record, ++failures) {
+    if (record->fault.first_step_at_ns() != 0) break;
+  }
+  return failures;
+}
+
+void JobFaults::NameNode(const std::string& node, const std::string& evidence) {
+  proto::Fault& fault = records_.back().fault;
+  fault.set_node(node);
+  fault.set_what(fault.what() + "; the check of its nodes names " + node + ": " + evidence);
+}
+
 const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const proto::Job& spec,
                                             const WorkerGroup& group, uint64_t step,
                                             uint64_t highest_step, const BadTime& bad_before,

@@ -81,6 +81,10 @@ class JobFaults {
   // Returns the node of the newest fault if the job has failed at least twice without a step in
   // between and no other node was named meanwhile; empty: none.
   std::string RepeatedNode() const;
+  // The number of failures since the last step.
+  size_t FailuresWithoutStep() const;
+  // A check has found that this node is the cause of the newest fault.
+  void NameNode(const std::string& node, const std::string& evidence);
 
   // --- Decisions.
   bool undecided() const { return undecided_; }

@@ -87,8 +87,15 @@ inline constexpr double kOffenders = 0.1;     // of --offenders
 // Steps take this many times as long while a device is too hot; assumed.
 inline constexpr double kSlowFactor = 1.5;
 // An operator finds and drains a node whose part stays broken, this long after the failure;
-// assumed. The controller has no node check that would find it.
+// assumed.
 inline constexpr Duration kOperator = 10min;
+// The share of the devices that stay broken without an error at which a worker hangs when it
+// initializes the device; at the others it hangs in its first step, as at a broken link when the
+// groups are set up. Assumed.
+inline constexpr double kHangsAtOnce = 0.5;
+// The share of the parts that stay broken without an error which the controller's node check shows,
+// if the agents test their accelerators (docs/node-check.md); assumed.
+inline constexpr double kCheckShows = 0.8;
 inline constexpr uint32_t kReplaySpares = 32;  // beside the 2,048 nodes; assumed
 
 // The times of Longhaul's simulation that differ from physics.h, for 16,384 ranks.

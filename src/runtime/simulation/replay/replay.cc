@@ -45,6 +45,7 @@ SimulationOptions ReplaySimulation(const ReplaySettings& settings, std::vector<T
   options.fault_factor = 0;
   options.trace = std::move(trace);
   options.operator_reaction = settings.operator_reaction;
+  options.check_shows = settings.check_shows;
   options.physics = settings.physics;
   options.controller = settings.controller;
   options.per_worker_limit = 0;

@@ -17,6 +17,7 @@ struct ReplaySettings {
   uint32_t spares = kReplaySpares;
   Duration length = kPublishedLength;
   Duration operator_reaction = kOperator;
+  double check_shows = kCheckShows;
   Physics physics = ReplayPhysics();
   ControllerOptions controller;
 };

@@ -90,8 +90,9 @@ TEST(Replay, AnnouncedMaintenanceMovesTheJobWithoutAFault) {
 }
 
 // Each restart hangs again, for all nodes alike, until the operator drains the node.
-TEST(Replay, AHangThatARestartDoesNotCureWaitsForTheOperator) {
+TEST(Replay, AHangThatNeitherARestartNorACheckCuresWaitsForTheOperator) {
   ReplaySettings settings = Small();
+  settings.check_shows = 0;
   const TracedFault fault{1h, "x", 3, FaultScope::kDevice, true, 0s, 90min};
   for (const Duration reaction : {5min, 20min}) {
     settings.operator_reaction = reaction;
@@ -100,6 +101,28 @@ TEST(Replay, AHangThatARestartDoesNotCureWaitsForTheOperator) {
     const double lost_s = ToSeconds(result.causes.at("x").lost);
     EXPECT_GT(lost_s, ToSeconds(reaction));
     EXPECT_LT(lost_s, ToSeconds(reaction) + 120);
+  }
+}
+
+// From the first failure on, the controller knows how long a restart takes.
+TEST(Replay, AHangThatARestartDoesNotCureIsLocatedAfterOneRestart) {
+  ReplaySettings settings = Small();
+  settings.check_shows = 1;
+  const TracedFault first{30min, "first", 1, FaultScope::kProcess, false, 0s, 0s};
+  for (const FaultScope scope : {FaultScope::kDevice, FaultScope::kLink}) {
+    for (const uint64_t seed : {1, 2, 3, 4}) {  // devices hang at their initialization, or later
+      const TracedFault fault{1h, "x", 3, scope, true, 0s, 90min};
+      const SimulationResult result = Simulate(ReplaySimulation(settings, {first, fault}, seed));
+      EXPECT_THAT(result.violations, IsEmpty());
+      ASSERT_EQ(result.status.faults_size(), 3);
+      EXPECT_EQ(result.status.faults(1).node(), "");
+      EXPECT_NE(result.status.faults(2).node(), "");
+      EXPECT_THAT(result.status.faults(2).what(),
+                  testing::AnyOf(HasSubstr("the check of its nodes names"),
+                                 HasSubstr("behind the others: node-")));
+      EXPECT_THAT(result.status.faults(2).action(), HasSubstr("replace the node"));
+      EXPECT_LT(ToSeconds(result.causes.at("x").lost), 330);
+    }
   }
 }
 

@@ -29,6 +29,8 @@ std::vector<Variant> SensitivityVariants(const ReplaySettings& settings,
   add("least limit of a hang", "60 s", [](Settings s, Trace) { s.controller.hang_floor = 60s; });
   add("operator's reaction", "5 min", [](Settings s, Trace) { s.operator_reaction = 5min; });
   add("operator's reaction", "30 min", [](Settings s, Trace) { s.operator_reaction = 30min; });
+  add("hangs that a node check finds", "0 %", [](Settings s, Trace) { s.check_shows = 0; });
+  add("hangs that a node check finds", "100 %", [](Settings s, Trace) { s.check_shows = 1; });
   add("hangs that a restart doesn't cure", "0 %", [](Settings, Trace t) { t.persistent = 0; });
   add("hangs that a restart doesn't cure", "50 %", [](Settings, Trace t) { t.persistent = 0.5; });
   add("repair of a machine", "30 min", [](Settings, Trace t) { t.repair = 30min; });

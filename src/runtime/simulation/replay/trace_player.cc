@@ -82,6 +82,12 @@ void TracePlayer::Break(const TracedFault& fault, size_t index) {
   SimNode& node = world_.nodes[index];
   node.broken_until = world_.queue.now() + fault.repair;
   node.broken_silently = fault.silent;
+  node.broken_link = fault.scope == FaultScope::kLink;
+  const bool at_once = world_.random.Uniform() < kHangsAtOnce;
+  node.hangs_in = node.broken_link ? proto::PhaseEntered::RENDEZVOUS
+                  : at_once        ? proto::PhaseEntered::START_UP
+                                   : proto::PhaseEntered::STEPPING;
+  node.check_shows = world_.random.Uniform() < world_.options.check_shows;
   if (world_.options.operator_reaction < fault.repair) {
     world_.queue.After(world_.options.operator_reaction, [this, index] { Cordon(index, true); });
     world_.queue.After(fault.repair, [this, index] { Cordon(index, false); });

@@ -1,5 +1,6 @@
 // Runs the tests of a node check on an agent, one at a time on their own thread. An agent with jobs
-// runs none and answers that it is busy.
+// runs none and answers that it is busy, except for a check of the one job that it has while that
+// has no workers.
 #pragma once
 
 #include <functional>

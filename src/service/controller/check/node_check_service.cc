@@ -20,6 +20,7 @@ using node_check::NodeCheck;
 using node_check::Verdict;
 
 constexpr size_t kMostProgress = 64;  // lines
+constexpr size_t kMostRequests = 64;  // that wait
 constexpr size_t kLongestDetail = 300;
 constexpr Duration kLook = std::chrono::milliseconds(250);  // for nodes that have disconnected
 // A larger difference misleads whoever compares the logs of nodes, and soon certificates.
@@ -83,8 +84,48 @@ std::string CountText(size_t count, const char* one, const char* several) {
 
 }  // namespace
 
+proto::Event NodesCheckedEvent(const runtime::NodeCheckOrder& order,
+                               const proto::CheckStatus& status) {
+  proto::Event event;
+  event.set_at_ns(ToNanoseconds(io::Now()));
+  proto::NodesChecked& checked = *event.mutable_nodes_checked();
+  checked.set_job_id(order.job);
+  checked.set_fault(order.fault);
+  checked.set_error(status.error());
+  const auto is_faulty = [](const std::string& verdict) {
+    return verdict == ToString(Verdict::kBad) || verdict == ToString(Verdict::kSlow);
+  };
+  for (const proto::CheckedNode& node : status.nodes()) {
+    if (is_faulty(node.verdict())) {
+      proto::NodesChecked::Faulty& faulty = *checked.add_faulty();
+      faulty.set_name(node.name());
+      faulty.set_evidence(node.evidence());
+    } else if (node.verdict() != ToString(Verdict::kGood)) {
+      checked.add_others(node.name() + " is " + node.verdict() + ": " + node.evidence());
+    }
+  }
+  for (const proto::CheckedLink& link : status.links()) {
+    if (is_faulty(link.verdict())) {
+      proto::NodesChecked::Link& bad = *checked.add_links();
+      bad.set_first(link.first());
+      bad.set_second(link.second());
+      bad.set_evidence(link.evidence());
+    } else {
+      checked.add_others("the connection of " + link.first() + " and " + link.second() + " is " +
+                         link.verdict() + ": " + link.evidence());
+    }
+  }
+  for (const proto::CheckedSwitch& each : status.switches()) {
+    checked.add_others("the switch " + each.name() + " is " + each.verdict() + ": " +
+                       each.evidence());
+  }
+  return event;
+}
+
 NodeCheckService::NodeCheckService(NodeCheckPort port, NodeCheckLimits limits)
-    : port_(std::move(port)), limits_(limits) {}
+    : port_(std::move(port)), limits_(limits) {
+  thread_ = std::thread([this] { Serve(); });
+}
 
 NodeCheckService::~NodeCheckService() {
   {
@@ -152,31 +193,82 @@ NodeCheckService::Members NodeCheckService::MembersOf(std::vector<Target> target
 
 Result<proto::CheckStatus> NodeCheckService::Start(const std::vector<std::string>& nodes,
                                                    const std::string& by, uint64_t seed) {
-  const std::lock_guard start_lock(start_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return Unavailable("the controller is stopping");
-    if (status_.check() != 0 && !status_.finished()) {
-      return FailedPrecondition("check " + std::to_string(status_.check()) + " of " +
-                                status_.started_by() + " is running; one check runs at a time");
-    }
-  }
   ASSIGN_OR_RETURN(std::vector<Target> chosen, Choose(nodes));
-  if (thread_.joinable()) thread_.join();
-  proto::CheckStatus started;
-  {
-    const std::lock_guard lock(mutex_);
-    const uint64_t number = status_.check() + 1;
-    status_ = {};
-    status_.set_check(number);
-    status_.set_started_at_ns(ToNanoseconds(io::Now()));
-    status_.set_started_by(by);
-    round_ = 0;
-    started = status_;
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Unavailable("the controller is stopping");
+  if (!requests_.empty() || (status_.check() != 0 && !status_.finished())) {
+    return FailedPrecondition("check " + std::to_string(status_.check()) + " of " +
+                              status_.started_by() + " is running; one check runs at a time");
   }
-  thread_ =
-      std::thread([this, members = MembersOf(std::move(chosen)), seed] { Run(members, seed); });
-  return started;
+  BeginStatus(by);
+  Request& request = requests_.emplace_back();
+  request.targets = std::move(chosen);
+  request.seed = seed;
+  changed_.notify_all();
+  return status_;
+}
+
+void NodeCheckService::CheckJob(const runtime::NodeCheckOrder& order,
+                                std::function<void(const proto::CheckStatus&)> done) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  if (requests_.size() >= kMostRequests) {
+    proto::CheckStatus refused;
+    refused.set_error("too many node checks wait");
+    return done(refused);
+  }
+  Request& request = requests_.emplace_back();
+  request.order = order;
+  request.done = std::move(done);
+  changed_.notify_all();
+}
+
+void NodeCheckService::BeginStatus(const std::string& by) {
+  const uint64_t number = status_.check() + 1;
+  status_ = {};
+  status_.set_check(number);
+  status_.set_started_at_ns(ToNanoseconds(io::Now()));
+  status_.set_started_by(by);
+  round_ = 0;
+}
+
+std::vector<NodeCheckService::Target> NodeCheckService::TargetsOf(
+    const runtime::NodeCheckOrder& order) const {
+  const std::set<NodeId> wanted(order.nodes.begin(), order.nodes.end());
+  std::vector<Target> targets = port_.targets();
+  std::erase_if(targets, [&](const Target& target) {
+    const bool free = target.idle || target.job == order.job;
+    return !wanted.contains(NodeId(target.node)) || !free;
+  });
+  return targets;
+}
+
+void NodeCheckService::Serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
+    if (stopping_) return;
+    Request request = std::move(requests_.front());
+    requests_.pop_front();
+    if (!request.order.has_value()) {
+      lock.unlock();
+      Run(MembersOf(std::move(request.targets)), request.seed);
+      lock.lock();
+      continue;
+    }
+    BeginStatus("job " + request.order->job);
+    request.seed = status_.check();
+    lock.unlock();
+    Members members = MembersOf(TargetsOf(*request.order));
+    members.job = request.order->job;
+    Run(std::move(members), request.seed);
+    lock.lock();
+    if (stopping_) return;
+    const proto::CheckStatus status = status_;
+    lock.unlock();
+    request.done(status);
+    lock.lock();
+  }
 }
 
 Result<proto::CheckStatus> NodeCheckService::Status(uint64_t check) const {
@@ -198,7 +290,8 @@ void NodeCheckService::TakeAnswer(const NodeId& node, const proto::CheckAnswer& 
 }
 
 NodeCheckService::Answers NodeCheckService::Exchange(
-    const std::map<std::string, proto::CheckOrder>& orders, Duration limit) {
+    const std::map<std::string, proto::CheckOrder>& orders, const std::string& job,
+    Duration limit) {
   uint64_t number = 0;
   uint32_t round = 0;
   {
@@ -211,6 +304,7 @@ NodeCheckService::Answers NodeCheckService::Exchange(
   std::set<std::string> awaited;
   for (const auto& [node, order] : orders) {
     proto::CheckOrder sent = order;
+    sent.set_job_id(job);
     sent.set_check(number);
     sent.set_round(round);
     if (port_.send(NodeId(node), sent)) awaited.insert(node);
@@ -238,7 +332,9 @@ bool NodeCheckService::Await(const std::set<std::string>& nodes, Duration limit)
 // A job may have begun on a node since the last round.
 void NodeCheckService::UpdateIdle(Members& members) const {
   std::map<std::string, bool> idle;
-  for (const Target& target : port_.targets()) idle[target.node] = target.idle;
+  for (const Target& target : port_.targets()) {
+    idle[target.node] = target.idle || (!members.job.empty() && target.job == members.job);
+  }
   for (size_t i = 0; i < members.targets.size(); ++i) {
     if (!idle[members.targets[i].node]) members.left[i] = true;
   }
@@ -253,7 +349,7 @@ void NodeCheckService::RunSelfTests(const std::vector<uint32_t>& nodes, bool fir
     orders[members.targets[node].node].mutable_self_test()->set_sent_at_ns(sent_at_ns);
   }
   if (orders.empty()) return;
-  const Answers answers = Exchange(orders, limits_.self_test);
+  const Answers answers = Exchange(orders, members.job, limits_.self_test);
   size_t answered = 0;
   for (const uint32_t node : nodes) {
     const auto found = answers.find(members.targets[node].node);
@@ -293,7 +389,7 @@ void NodeCheckService::RunPairTests(const std::vector<node_check::PairTest>& tes
     run.push_back(test);
   }
   if (run.empty()) return;
-  const Answers answers = Exchange(orders, limits_.pair_test);
+  const Answers answers = Exchange(orders, members.job, limits_.pair_test);
   size_t failed = 0;
   for (const node_check::PairTest& test : run) {
     node_check::PairMeasurement measurement;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,7 +32,7 @@ class Checks : public testing::Test {
   void SetUp() override {
     for (int i = 0; i < 6; ++i) {
       const std::string name = "node-" + std::to_string(i);
-      targets_.push_back({name, "127.0.0.1", 1000, "", true, true, true});
+      targets_.push_back({name, "127.0.0.1", 1000, "", true, true, true, ""});
     }
     Restart({});
   }
@@ -273,6 +274,78 @@ TEST_F(Checks, OneRunsAtATimeAndTheNewestIsKept) {
   EXPECT_EQ(Run().check(), 1u);
   EXPECT_EQ(Run().check(), 2u);
   EXPECT_EQ(service_->Status(1).status().code(), Code::kNotFound);
+}
+
+TEST_F(Checks, OfAJobUsesTheNodesThatOnlyThisJobHas) {
+  for (const int i : {0, 1, 2, 3}) targets_[static_cast<size_t>(i)].idle = false;
+  for (const int i : {0, 1, 2}) targets_[static_cast<size_t>(i)].job = "gpt-1";
+  targets_[3].job = "other";
+  changes_["node-0"] = [](const auto& order, auto&) { EXPECT_EQ(order.job_id(), "gpt-1"); };
+  changes_["node-1"] = [](const auto& order, auto& answer) {
+    if (!order.has_self_test()) return;
+    answer.mutable_self_test()->mutable_measurements(0)->set_verdict("bad");
+    answer.mutable_self_test()->mutable_measurements(0)->set_detail("2 * 2 is 5");
+  };
+  runtime::NodeCheckOrder order;
+  order.job = "gpt-1";
+  order.fault = 7;
+  for (const int i : {0, 1, 2, 3}) order.nodes.emplace_back("node-" + std::to_string(i));
+  std::promise<proto::CheckStatus> done;
+  service_->CheckJob(order, [&](const proto::CheckStatus& status) { done.set_value(status); });
+  const proto::CheckStatus status = done.get_future().get();
+  EXPECT_EQ(status.started_by(), "job gpt-1");
+  const std::map<std::string, std::string> expected = {
+      {"node-0", "good"}, {"node-1", "bad"}, {"node-2", "good"}};
+  EXPECT_EQ(VerdictsOf(status), expected);
+  const proto::NodesChecked event = NodesCheckedEvent(order, status).nodes_checked();
+  EXPECT_EQ(event.job_id(), "gpt-1");
+  EXPECT_EQ(event.fault(), 7u);
+  ASSERT_EQ(event.faulty_size(), 1);
+  EXPECT_EQ(event.faulty(0).name(), "node-1");
+  EXPECT_EQ(event.faulty(0).evidence(), "2 * 2 is 5");
+  EXPECT_EQ(event.error(), "");
+}
+
+TEST_F(Checks, OfAJobWaitsForTheOneThatRuns) {
+  const auto first = service_->Start({}, "somebody", 1);
+  ASSERT_TRUE(first.ok());
+  runtime::NodeCheckOrder order;
+  order.job = "gpt-1";
+  order.nodes = {NodeId("node-0"), NodeId("node-1")};
+  std::promise<proto::CheckStatus> done;
+  service_->CheckJob(order, [&](const proto::CheckStatus& status) { done.set_value(status); });
+  const proto::CheckStatus status = done.get_future().get();
+  EXPECT_EQ(status.check(), 2u);
+  EXPECT_EQ(status.nodes_size(), 2);
+  EXPECT_EQ(Run().check(), 3u);
+}
+
+TEST(NodesChecked, NamesConnectionsAndReportsWhatIsUndecidedToPeople) {
+  proto::CheckStatus status;
+  proto::CheckedLink& link = *status.add_links();
+  link.set_first("a");
+  link.set_second("b");
+  link.set_verdict("slow");
+  link.set_evidence("3 of 4 pair tests were slow");
+  proto::CheckedNode& node = *status.add_nodes();
+  node.set_name("c");
+  node.set_verdict("undecided");
+  node.set_evidence("did not answer");
+  proto::CheckedSwitch& leaf = *status.add_switches();
+  leaf.set_name("leaf-1");
+  leaf.set_verdict("bad");
+  leaf.set_evidence("12 of 12");
+  status.add_nodes()->set_verdict("good");
+  status.set_error("stopped");
+  const proto::NodesChecked event = NodesCheckedEvent({}, status).nodes_checked();
+  EXPECT_EQ(event.faulty_size(), 0);
+  ASSERT_EQ(event.links_size(), 1);
+  EXPECT_EQ(event.links(0).first() + event.links(0).second(), "ab");
+  EXPECT_EQ(event.links(0).evidence(), "3 of 4 pair tests were slow");
+  ASSERT_EQ(event.others_size(), 2);
+  EXPECT_EQ(event.others(0), "c is undecided: did not answer");
+  EXPECT_EQ(event.others(1), "the switch leaf-1 is bad: 12 of 12");
+  EXPECT_EQ(event.error(), "stopped");
 }
 
 TEST_F(Checks, AnswersOfOtherRoundsMeanNothing) {
