@@ -61,7 +61,7 @@ class ControllerTest : public testing::Test {
   }
 
   std::string directory_;
-  Duration heartbeat_period_ = std::chrono::milliseconds(50);
+  Duration heartbeat_period_ = std::chrono::milliseconds(200);
   int jobs_ = 0;
   std::shared_ptr<ExternalIdentity> external_;
   std::string secret_;  // in the environment of jobs; empty: they have none

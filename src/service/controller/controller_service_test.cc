@@ -30,7 +30,7 @@ TEST_F(AgentsTest, AcknowledgesAnEventOnceItIsLogged) {
   const auto welcome = agent.Read();
   ASSERT_TRUE(welcome.has_value() && welcome->has_welcome());
   EXPECT_EQ(welcome->welcome().acknowledged(), 0u);
-  EXPECT_EQ(welcome->welcome().heartbeat_period_ns(), 50'000'000);
+  EXPECT_EQ(welcome->welcome().heartbeat_period_ns(), 200'000'000);
   const uint64_t before = service_->loop().logged_events();
   agent.Join(1, 2);
   ASSERT_TRUE(agent.AwaitAcknowledged(1));
