@@ -120,6 +120,107 @@ TEST(ControllerNodeChecks, OneEndOfAFaultyConnectionLeavesAndKeepsWork) {
   EXPECT_EQ(ConditionOf(cluster, "node-2"), "suspect");
 }
 
+TEST(ControllerNodeChecks, TheConnectionOfANodeThatLeavesAnywayKeepsItsOtherEnd) {
+  Cluster cluster = Checked({"node-3", "node-4"});
+  proto::Event event = Names("node-1");
+  proto::NodesChecked::Link& link = *event.mutable_nodes_checked()->add_links();
+  link.set_first("node-1");
+  link.set_second("node-2");
+  cluster.Feed(event);
+  EXPECT_THAT(cluster.Job().gang(), testing::Contains("node-2"));
+}
+
+// The job has one process a node, and each node has two slots.
+TEST(ControllerNodeChecks, NodesThatRunAnotherJobAreNotChecked) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  proto::Job job = TwoByTwo();
+  job.set_processes_per_node(1);
+  cluster.Submit(job);
+  proto::Job other = job;
+  other.set_id("other-1");
+  other.set_name("other");
+  other.set_nodes(1);
+  cluster.Submit(other);
+  cluster.Start();
+  cluster.Steps(1, 5);
+  Hang(cluster);
+  cluster.Start();
+  Hang(cluster);
+  EXPECT_EQ(cluster.Job().attempt(), 3u);
+  EXPECT_THAT(cluster.checks, IsEmpty());
+}
+
+TEST(ControllerNodeChecks, AGangOfOneNodeIsNotChecked) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  proto::Job job = TwoByTwo();
+  job.set_nodes(1);
+  cluster.Submit(job);
+  for (const uint64_t attempt : {2u, 3u, 4u}) {
+    cluster.TickUntil(cluster.now + std::chrono::minutes(20));
+    EXPECT_GE(cluster.Job().attempt(), attempt);
+  }
+  EXPECT_THAT(cluster.checks, IsEmpty());
+}
+
+// Two of three nodes are behind the third.
+TEST(ControllerStarts, NodesThatAreBehindTheOthersAreListedAndOnlyOneAloneIsNamed) {
+  for (const size_t behind : {1u, 2u}) {
+    Cluster cluster;
+    proto::Job job = TwoByTwo();
+    job.set_nodes(3);
+    for (const char* node : {"node-1", "node-2", "node-3"}) cluster.Join(node);
+    cluster.Submit(job);
+    proto::StoreOpened opened;
+    opened.set_job_id("gpt-1");
+    opened.set_attempt(1);
+    opened.set_port(4000);
+    cluster.Report("node-1", &proto::Event::mutable_store_opened, opened);
+    const std::vector<std::string> ahead = {"node-3", "node-1"};
+    for (size_t i = 0; i + behind < 3; ++i) {
+      proto::PhaseEntered entered;
+      entered.set_job_id("gpt-1");
+      entered.set_attempt(1);
+      entered.set_phase(proto::PhaseEntered::RENDEZVOUS);
+      cluster.Report(ahead[i], &proto::Event::mutable_phase_entered, entered);
+    }
+    cluster.TickUntil(cluster.now + std::chrono::minutes(11));
+    ASSERT_EQ(cluster.Job().faults_size(), 1);
+    const proto::Fault fault = cluster.Job().faults(0);
+    EXPECT_EQ(fault.node(), behind == 1 ? "node-2" : "");
+    EXPECT_THAT(fault.what(), HasSubstr(behind == 1 ? "behind the others: node-2"
+                                                    : "behind the others: node-1 node-2"));
+  }
+}
+
+TEST(ControllerStarts, TheTimeWithoutAControllerIsNoLateStart) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  cluster.Exit("node-1", 0, 0, 9);
+  cluster.TickUntil(cluster.now + seconds(1));
+  ASSERT_EQ(cluster.Job().attempt(), 2u);
+  cluster.now += seconds(600);
+  proto::Event started;
+  started.mutable_controller_started();
+  cluster.Feed(started);
+  for (const char* node : {"node-1", "node-2"}) cluster.Join(node);
+  cluster.TickUntil(cluster.now + seconds(20));
+  EXPECT_EQ(cluster.Job().faults_size(), 1);
+  cluster.TickUntil(cluster.now + seconds(120));
+  EXPECT_GE(cluster.Job().faults_size(), 2) << "its limits count again";
+}
+
+TEST(ControllerStarts, AKnownPhaseIsGivenUpBeforeTheWholeStart) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  cluster.Exit("node-1", 0, 0, 9);
+  cluster.TickUntil(cluster.now + seconds(40));
+  EXPECT_EQ(cluster.Job().faults_size(), 2) << "START_UP took a moment, and may take 30 s";
+  EXPECT_THAT(cluster.Job().faults(1).what(), HasSubstr("no first step 30 s after the start"));
+}
+
 TEST(ControllerNodeChecks, ACheckThatFindsNothingRestartsInPlaceAndTheNextHangChecksAgain) {
   Cluster cluster = Checked({"node-3"});
   cluster.Feed(Result());

@@ -22,7 +22,7 @@ constexpr size_t kMostFailures = 2;  // that a plain restart may be the answer t
 bool NodeChecks::IsCalledFor(const JobRecord& job) const {
   const proto::Fault& fault = job.faults.newest();
   if (context_.options.node_check_limit <= Duration(0)) return false;
-  if (job.faults.newest_class() != proto::FaultClass::kHang || fault.injected()) return false;
+  if (job.faults.newest_class() != proto::FaultClass::kHang) return false;
   if (!fault.node().empty() || job.faults.FailuresWithoutStep() < kMostFailures) return false;
   if (job.group.size() < 2 || !WillReportSteps(job)) return false;
   return std::ranges::all_of(job.group.members(), [&](const Member& member) {
