@@ -216,7 +216,7 @@ void FaultHandler::LeaveFailingNode(JobRecord& job) {
   // Others that run there would have to leave it too.
   if (node->used_milli > job.accelerators_milli()) return;
   const std::string what = job.faults.newest().what();
-  if (!Leave(job, id)) return;
+  if (spares_.Count(job) == 0 || !Leave(job, {id})) return;
   context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
                       "the gang leaves " + id.value() +
                           ", on which it has failed twice without a step in between: " + what);
@@ -227,40 +227,52 @@ void FaultHandler::LeaveFailingNode(JobRecord& job) {
   placement_.Schedule();
 }
 
-void FaultHandler::LeaveFaultyNode(JobRecord& job, const NodeId& id, const std::string& evidence,
-                                   bool cordon) {
-  if (context_.nodes.Find(id) == nullptr || !job.group.contains(id.value())) return;
-  const bool left = Leave(job, id);
-  std::string what =
-      left ? "the gang leaves " + id.value()
-           : "the gang stays on " + id.value() + ", because no idle node can have " + "its place";
-  what += " (" + evidence + ")";
-  if (cordon) {
-    context_.nodes.Cordon(id, true, /*drain=*/false);
-    context_.AddNodeNotification(id);
-    what += "; it gets no more jobs until `longhaul nodes uncordon " + id.value() + "`";
-  } else {
-    for (int i = 0; i < kFailuresOfALeftNode && left; ++i) {
-      context_.scheduler.Fault(id.value(), evidence, context_.now);
-    }
+void FaultHandler::LeaveFaultyNodes(JobRecord& job, const std::vector<FaultyNode>& faulty) {
+  std::vector<NodeId> leaving;
+  for (const FaultyNode& each : faulty) {
+    if (leaving.size() < spares_.Count(job)) leaving.push_back(each.node);
   }
-  context_.AddMessage(job.id(), proto::MessageNotification::WARNING, std::move(what));
-  context_.UpdateScheduler(id);
+  const bool left = !leaving.empty() && Leave(job, leaving);
+  for (const FaultyNode& each : faulty) {
+    const std::string& name = each.node.value();
+    const bool leaves = left && std::ranges::count(leaving, each.node) > 0;
+    std::string what = "the gang leaves " + name;
+    if (!leaves) what = "the gang stays on " + name + ", because no idle node can have its place";
+    what += " (" + each.evidence + ")";
+    if (!each.keeps_work) {
+      context_.nodes.Cordon(each.node, true, /*drain=*/false);
+      context_.AddNodeNotification(each.node);
+      what += "; it gets no more jobs until `longhaul nodes uncordon " + name + "`";
+    } else {
+      for (int i = 0; i < kFailuresOfALeftNode && leaves; ++i) {
+        context_.scheduler.Fault(name, each.evidence, context_.now);
+      }
+    }
+    context_.AddMessage(job.id(), proto::MessageNotification::WARNING, std::move(what));
+    context_.UpdateScheduler(each.node);
+  }
   placement_.Schedule();
 }
 
-// To the scheduler the node is down until another has its place.
-bool FaultHandler::Leave(JobRecord& job, const NodeId& id) {
-  if (!spares_.Has(job)) return false;
-  context_.nodes.Avoid(id, true);
-  context_.UpdateScheduler(id);
+// To the scheduler the nodes are down until others have their places. All at once, because a gang
+// that is complete starts.
+bool FaultHandler::Leave(JobRecord& job, const std::vector<NodeId>& nodes) {
+  const auto avoid = [&](bool avoided) {
+    for (const NodeId& node : nodes) {
+      context_.nodes.Avoid(node, avoided);
+      context_.UpdateScheduler(node);
+    }
+  };
+  avoid(true);
   placement_.Schedule();
-  context_.nodes.Avoid(id, false);
-  const std::vector<std::string> nodes = context_.scheduler.NodesOf(JobId(job.id()));
-  const bool left = !nodes.empty() && std::ranges::count(nodes, id.value()) == 0 &&
-                    std::ranges::count(nodes, "") == 0;
+  for (const NodeId& node : nodes) context_.nodes.Avoid(node, false);
+  const std::vector<std::string> gang = context_.scheduler.NodesOf(JobId(job.id()));
+  const bool left = !gang.empty() && std::ranges::count(gang, "") == 0 &&
+                    std::ranges::none_of(nodes, [&](const NodeId& node) {
+                      return std::ranges::count(gang, node.value()) > 0;
+                    });
   if (!left) {
-    context_.UpdateScheduler(id);
+    avoid(false);
     placement_.Schedule();
   }
   return left;

@@ -1,6 +1,9 @@
 // Handles faults: collects evidence, settles on a cause, and takes the cheapest sufficient action.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "runtime/controller/controller_context.h"
 
 namespace longhaul::runtime::controller {
@@ -11,6 +14,13 @@ class JobCloser;
 class NodeChecks;
 class Placement;
 class SpareNodes;
+
+// A node that a gang is to leave.
+struct FaultyNode {
+  NodeId node;
+  std::string evidence;
+  bool keeps_work = false;  // only this gang leaves it; else it gets no more jobs
+};
 
 class FaultHandler {
  public:
@@ -35,9 +45,9 @@ class FaultHandler {
   // Restarts the gang if the cause of the newest fault is settled and all its nodes are available.
   void TryDecide(JobRecord& job);
   void TryDecideAll();
-  // A check has found why the gang fails on the node: an idle node takes its place if there is one.
-  // `cordon`: the node gets no more work.
-  void LeaveFaultyNode(JobRecord& job, const NodeId& id, const std::string& evidence, bool cordon);
+  // A check has found why the gang fails: idle nodes take the places of these, as far as there are
+  // any.
+  void LeaveFaultyNodes(JobRecord& job, const std::vector<FaultyNode>& faulty);
   // Marks the faults that are over at `at` as resolved.
   void ResolveFaults(JobRecord& job, Instant at);
   // The job ends: stores what its open faults have cost.
@@ -45,8 +55,8 @@ class FaultHandler {
 
  private:
   void LeaveFailingNode(JobRecord& job);
-  // Returns whether another node has taken its place in the gang, or the gang does without.
-  bool Leave(JobRecord& job, const NodeId& id);
+  // Returns whether the gang has other nodes, or does without.
+  bool Leave(JobRecord& job, const std::vector<NodeId>& nodes);
   void Restart(JobRecord& job);
   // Counts the newest fault against the node that it happened on, if it is the node's own.
   void BlameNode(const JobRecord& job);

@@ -66,16 +66,17 @@ void NodeChecks::OnNodesChecked(const proto::Event& event) {
   if (checked.fault() != job->faults.newest().number()) return;
   std::vector<FaultyNode> faulty;
   for (const auto& node : checked.faulty()) {
-    if (job->group.contains(node.name())) faulty.push_back({node.name(), node.evidence(), false});
+    if (job->group.contains(node.name()))
+      faulty.push_back({NodeId(node.name()), node.evidence(), false});
   }
   // A gang does without a faulty connection if one of its ends leaves. That node is good.
   std::set<std::string> leaving;
-  for (const FaultyNode& node : faulty) leaving.insert(node.name);
+  for (const FaultyNode& node : faulty) leaving.insert(node.node.value());
   for (const auto& link : checked.links()) {
     if (leaving.contains(link.first()) || leaving.contains(link.second())) continue;
     if (!job->group.contains(link.first()) || !job->group.contains(link.second())) continue;
     leaving.insert(link.second());
-    faulty.push_back({link.second(),
+    faulty.push_back({NodeId(link.second()),
                       "its connection with " + link.first() + " is faulty: " + link.evidence(),
                       /*keeps_work=*/true});
   }
@@ -100,7 +101,7 @@ void NodeChecks::OnOverdue(JobRecord& job) {
   std::vector<FaultyNode> faulty;
   for (const Member& member : job.group.members()) {
     if (member.closed) continue;
-    faulty.push_back({member.node.value(),
+    faulty.push_back({member.node,
                       "its workers have not ended " + ToString(kKillLimit) + " after SIGKILL",
                       /*keeps_work=*/false});
   }
@@ -118,13 +119,10 @@ void NodeChecks::Conclude(JobRecord& job, const std::vector<FaultyNode>& faulty)
   job.nodes_checked.End();
   context_.deadlines.Clear(DeadlineKind::kNodeCheck, job.id());
   if (!faulty.empty()) {
-    job.faults.NameNode(faulty.front().name, faulty.front().evidence);
+    job.faults.NameNode(faulty.front().node.value(), faulty.front().evidence);
     context_.AddFaultNotification(job, job.faults.newest());
   }
-  for (const FaultyNode& node : faulty) {
-    faults_.LeaveFaultyNode(job, NodeId(node.name), node.evidence, !node.keeps_work);
-    if (!job.faults.undecided()) return;
-  }
+  if (!faulty.empty()) faults_.LeaveFaultyNodes(job, faulty);
   faults_.TryDecide(job);
 }
 

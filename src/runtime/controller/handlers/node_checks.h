@@ -14,6 +14,7 @@
 namespace longhaul::runtime::controller {
 
 class FaultHandler;
+struct FaultyNode;
 
 class NodeChecks {
  public:
@@ -31,12 +32,6 @@ class NodeChecks {
   void ForgetAll();
 
  private:
-  struct FaultyNode {
-    std::string name;
-    std::string evidence;
-    bool keeps_work = false;  // only this gang leaves it
-  };
-
   bool IsCalledFor(const JobRecord& job) const;
   void Order(JobRecord& job);
   // Ends the check: takes the job off the faulty nodes, and decides on the fault.

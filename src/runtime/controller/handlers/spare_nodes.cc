@@ -15,12 +15,11 @@ constexpr size_t kJobsOfANode = 4;
 
 }  // namespace
 
-bool SpareNodes::Has(const JobRecord& job) const {
-  const std::vector<const Node*> idle = IdleNodes();
-  return std::any_of(idle.begin(), idle.end(), [&](const Node* node) {
+size_t SpareNodes::Count(const JobRecord& job) const {
+  return static_cast<size_t>(std::ranges::count_if(IdleNodes(), [&](const Node* node) {
     return Suits(*node, job) &&
            context_.scheduler.ConditionOf(node->id.value()) == spec::NodeCondition::kReady;
-  });
+  }));
 }
 
 void SpareNodes::OnAgentJoined(const NodeId& node) {

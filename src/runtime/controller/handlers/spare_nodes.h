@@ -20,8 +20,8 @@ class SpareNodes {
   SpareNodes(ControllerContext& context, const AttemptStarter& starter)
       : context_(context), starter_(starter) {}
 
-  // Whether an idle node that is not on probation could have the place of one of the job's.
-  bool Has(const JobRecord& job) const;
+  // The number of idle nodes, not on probation, that could have the place of one of the job's.
+  size_t Count(const JobRecord& job) const;
   // After a reconnect it is unknown which fork servers the agent still has, so Settle sends it its
   // list of jobs again.
   void OnAgentJoined(const NodeId& node);
