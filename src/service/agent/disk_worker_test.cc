@@ -97,6 +97,29 @@ TEST_F(DiskWorkerTest, RanksThatHoldTheSameSaySo) {
   EXPECT_NE(first.root(), other.root());
 }
 
+// Changes of size give the ranks of a node other numbers, and the node keeps the arena.
+TEST_F(DiskWorkerTest, RanksThatUseAnArenaInTurnKeepOneSnapshotPinned) {
+  const auto arena = Sealed(1);
+  checkpoint::ArenaWriter writer(arena->bytes());
+  int reported = 0;
+  SnapshotCheck check(*loop_, [&](const runtime::AgentInput&) {
+    ++reported;
+    loop_->Stop();
+  });
+  for (uint32_t rank = 0; rank < 6; ++rank) {
+    const uint64_t step = 10 + rank;
+    if (rank > 0) {
+      ASSERT_TRUE(writer.Begin(step, 1, Plan()).ok()) << writer.holders();
+      const State state(Plan(), rank);
+      for (size_t i = 0; i < Plan().size(); ++i) writer.Write(i, state.tensor(i));
+      writer.Seal();
+    }
+    check.Sealed({{kJob, 1, rank}, step, Duration(5), 100, Instant{}}, arena);
+    loop_->Run();
+  }
+  EXPECT_EQ(reported, 6);
+}
+
 // Ranks 0 and 2 hold the same, and 1 and 3: what is written is restored by all four.
 TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
   const auto persisted = Do<runtime::PiecesPersisted>([&](DiskWorker& worker) {

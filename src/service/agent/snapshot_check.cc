@@ -63,6 +63,10 @@ void SnapshotCheck::Finish(Looked& looked) {
                                 std::to_string(looked.sealed.step) + " is not usable: tensor " +
                                 Printable(looked.bad) + " has NaN or infinity");
   } else if (looked.pin && rank.arena == looked.arena) {
+    // After a change of size another rank seals into the arena that an earlier one left.
+    for (auto& [place, other] : ranks_) {
+      if (other.arena == rank.arena) other.good.reset();
+    }
     rank.good = std::move(looked.pin);
   }
   if (looked.there) report_(std::move(looked.sealed));

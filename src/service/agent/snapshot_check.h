@@ -1,7 +1,7 @@
 // Scans each sealed snapshot before its seal is reported. A snapshot with NaN or infinity is
-// reported as non-finite; the newest finite one of a rank stays pinned until the next one.
+// reported as non-finite; the newest finite one of an arena stays pinned until the next one.
 //
-// So a rank's writer never reuses the slot of the newest finite snapshot, however many non-finite
+// So an arena's writer never reuses the slot of the newest finite snapshot, however many non-finite
 // ones follow, and waits if no other slot is free. And every state that the controller may restore
 // has been read once. The end of a worker is reported after its seals.
 #pragma once
