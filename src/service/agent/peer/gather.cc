@@ -30,6 +30,8 @@ constexpr int kTries = 40;
 constexpr std::chrono::milliseconds kPause(50);
 
 // The connection to one agent. It is opened when it is needed, and again after whatever broke off.
+// An agent that does not accept it is gone: its successor has another port. It is not tried again,
+// because a gang may need many pieces of each agent that was lost.
 class Link {
  public:
   Link(std::string address, uint32_t port) : address_(std::move(address)), port_(port) {}
@@ -38,20 +40,23 @@ class Link {
   Result<PeerConnection*> Ready(const void* user) {
     if (user_ != nullptr || peer_ == nullptr) {
       peer_.reset();
-      ASSIGN_OR_RETURN(PeerConnection peer,
-                       PeerConnection::Connect(address_, static_cast<uint16_t>(port_), 0));
-      peer_ = std::make_unique<PeerConnection>(std::move(peer));
+      RETURN_IF_ERROR(gone_);
+      auto peer = PeerConnection::Connect(address_, static_cast<uint16_t>(port_), 0);
+      if (!peer.ok()) return gone_ = peer.status();
+      peer_ = std::make_unique<PeerConnection>(*std::move(peer));
     }
     user_ = user;
     return peer_.get();
   }
   PeerConnection& peer() { return *peer_; }
+  bool gone() const { return !gone_.ok(); }
   void Done() { user_ = nullptr; }  // its answer has been read to its end
 
  private:
   const std::string address_;
   const uint32_t port_;
   std::unique_ptr<PeerConnection> peer_;
+  Status gone_;                 // why no connection was accepted
   const void* user_ = nullptr;  // whose answer is not all read
 };
 
@@ -65,7 +70,8 @@ class RemotePiece : public checkpoint::ChunkSource {
   Result<checkpoint::PeerMessage> Describe() {
     for (int i = 1;; ++i) {
       auto described = TryDescribe();
-      const bool hung_up = described.status().code() == Code::kUnavailable && !refused_;
+      const bool hung_up =
+          described.status().code() == Code::kUnavailable && !refused_ && !link_.gone();
       if (described.ok() || !hung_up || i == kTries) return described;
       std::this_thread::sleep_for(kPause);
     }

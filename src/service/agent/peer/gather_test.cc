@@ -165,6 +165,23 @@ TEST_F(GatherTest, WhatIsNotThereIsSaidAndNothingIsGiven) {
   EXPECT_NE(gathered.why.find("no step 7 of rank 2"), std::string::npos) << gathered.why;
 }
 
+// If each piece were requested for two seconds, this would take two minutes.
+TEST_F(GatherTest, AnAgentThatIsGoneIsTriedOnceForAllOfItsPieces) {
+  here_.Seal(0, 0, 12);
+  Add(here_, 0, 0);
+  const uint32_t port = there_.server->port();
+  there_.server.reset();
+  constexpr int kPieces = 60;
+  for (int i = 1; i <= kPieces; ++i) {
+    Add(there_, 0, static_cast<uint32_t>(i));
+    restore_.mutable_pieces(i)->set_port(port);
+  }
+  const Gathered gathered = Run(here_, RowsOf(0, 12));
+  ASSERT_TRUE(gathered.status.ok()) << gathered.status;
+  EXPECT_TRUE(Holds(gathered, 0, 12));
+  EXPECT_EQ(gathered.bad.size(), static_cast<size_t>(kPieces)) << gathered.why;
+}
+
 TEST_F(GatherTest, AnotherModelIsNotHeldAgainstThePieces) {
   here_.Seal(0, 0, 12);
   Add(here_, 0, 0);
