@@ -56,6 +56,35 @@ TEST(Controller, IgnoresAPhaseThatIsNone) {
   EXPECT_EQ(cluster.Job().step(), 10u);
 }
 
+// Its connections close while it still ends, so another one may end before it.
+TEST(Controller, AnErrorThatAKilledWorkerStatedBeforeTheFirstExitIsTheCause) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 3);
+  const Instant error_at = cluster.now;
+  cluster.now += std::chrono::milliseconds(5);
+  cluster.Exit("node-2", 2, 1, 0);
+  EXPECT_EQ(cluster.Job().faults(0).rank(), 2);
+  cluster.now += std::chrono::milliseconds(5);
+  proto::WorkerExited killed;
+  killed.set_job_id("gpt-1");
+  killed.set_attempt(1);
+  killed.set_rank(0);
+  killed.set_exit_code(-1);
+  killed.set_signal(9);
+  killed.set_asked(true);
+  cluster.Report("node-1", &proto::Event::mutable_worker_exited, killed);
+  EXPECT_EQ(cluster.Job().faults(0).rank(), 2) << "one that was only killed is no cause";
+  killed.set_rank(1);
+  killed.set_message("ValueError: bad");
+  killed.set_error_at_ns(ToNanoseconds(error_at));
+  cluster.Report("node-1", &proto::Event::mutable_worker_exited, killed);
+  ASSERT_EQ(cluster.Job().faults_size(), 1);
+  EXPECT_EQ(cluster.Job().faults(0).rank(), 1);
+  EXPECT_EQ(cluster.Job().faults(0).node(), "node-1");
+  EXPECT_EQ(cluster.Job().faults(0).what(), "worker 1 failed: ValueError: bad");
+  EXPECT_EQ(cluster.Job().faults(0).class_name(), "error");
+}
+
 TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   Cluster cluster = Running();
   cluster.Steps(1, 10);

@@ -472,9 +472,11 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
     gone.exit_code = status->exit_code;
     gone.signal = status->signal;
   }
-  if (gone.exit_code != 0 && gone.signal != SIGKILL) {  // SIGKILL leaves no time for last words
+  if (gone.exit_code != 0) {
     const io::FileIdentity files(user());
-    LastWords words = ReadLastWords(process.output);
+    // SIGKILL leaves no time for last words, but the worker may have failed before.
+    LastWords words = gone.signal == SIGKILL ? ReadErrorFile(process.output).value_or(LastWords())
+                                             : ReadLastWords(process.output);
     gone.message = std::move(words.message);
     gone.error_at_ns = words.error_at_ns;
   }

@@ -59,6 +59,18 @@ Evidence EvidenceOf(const proto::Event& event) {
           exited.signal() != 0 || at_limit};
 }
 
+// Of a worker that was killed because another one had failed, but had stated its own error before.
+Evidence OwnErrorOf(const proto::Event& event) {
+  const auto& exited = event.worker_exited();
+  return {proto::FaultClass::kError,
+          "worker " + std::to_string(exited.rank()) +
+              " failed: " + exited.message().substr(0, kMaxMessage),
+          event.node(),
+          static_cast<int32_t>(exited.rank()),
+          InstantFromNanoseconds(std::min(exited.error_at_ns(), event.at_ns())),
+          false};
+}
+
 }  // namespace
 
 bool WillReportSteps(const JobRecord& job) {
@@ -74,6 +86,10 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   if (!place.has_value() || exited.rank() / job->local() != *place) return;
   const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
   const uint64_t attempt = job->life.attempt();
+  if (exited.asked() && exited.error_at_ns() > 0 &&
+      exited.attempt() == job->faults.failed_attempt()) {
+    return ImproveCause(*job, OwnErrorOf(event));
+  }
   // A report of an earlier attempt cannot start a fault, but it can still show the cause of the
   // newest one: a slow node reports its dead worker after the restart has begun.
   if (exited.attempt() < attempt) {

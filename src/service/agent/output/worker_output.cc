@@ -83,13 +83,16 @@ Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t
   return output;
 }
 
+std::optional<LastWords> ReadErrorFile(const WorkerOutput& output) {
+  const Result<std::string> file = ReadWorkerFile(output.error_path);
+  if (!file.ok()) return std::nullopt;
+  const auto error = runtime::ParseErrorFile(*file);
+  if (!error.ok()) return std::nullopt;
+  return LastWords{error->message, error->at.has_value() ? ToNanoseconds(*error->at) : 0};
+}
+
 LastWords ReadLastWords(const WorkerOutput& output) {
-  if (const Result<std::string> file = ReadWorkerFile(output.error_path); file.ok()) {
-    if (const auto error = runtime::ParseErrorFile(*file); error.ok()) {
-      return {error->message, error->at.has_value() ? ToNanoseconds(*error->at) : 0};
-    }
-  }
-  return {LastLines(output.log_path, output.begin), 0};
+  return ReadErrorFile(output).value_or(LastWords{LastLines(output.log_path, output.begin), 0});
 }
 
 std::string LastLines(const std::string& path, uint64_t begin) {

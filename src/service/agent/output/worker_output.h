@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,8 @@ struct LastWords {
   int64_t error_at_ns = 0;  // 0: unknown
 };
 LastWords ReadLastWords(const WorkerOutput& output);
+// The same from the error file alone; nothing without one.
+std::optional<LastWords> ReadErrorFile(const WorkerOutput& output);
 
 // Returns the text of a file that a worker has written, at most 1 MiB. Refuses what is not a
 // regular file, and never blocks.

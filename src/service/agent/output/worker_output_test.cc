@@ -77,6 +77,14 @@ TEST_F(WorkerOutputTest, TheErrorFileHasTheFirstWord) {
   const LastWords words = ReadLastWords(*output);
   EXPECT_EQ(words.message, "ValueError: bad");
   EXPECT_EQ(words.error_at_ns, 1'700'000'000'000'000'000);
+  EXPECT_EQ(ReadErrorFile(*output)->message, "ValueError: bad");
+}
+
+TEST_F(WorkerOutputTest, ALogIsNoErrorFile) {
+  const auto output = OpenWorkerOutput(folder_, 1, 0);
+  ASSERT_TRUE(output.ok());
+  Write(output->log_path, "some noise\n");
+  EXPECT_FALSE(ReadErrorFile(*output).has_value());
 }
 
 TEST_F(WorkerOutputTest, AnErrorFileOfAnEarlierLifeIsGone) {

@@ -3,8 +3,11 @@
 
 import builtins
 import importlib.machinery
+import json
 import os
 import sys
+import time
+import traceback
 
 
 def own_frames_removed(trace):
@@ -12,6 +15,23 @@ def own_frames_removed(trace):
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
+
+
+def write_error_file(error):
+    """Writes the error and its time, as torch.distributed.elastic's @record does, unless that has.
+
+    The other workers fail as soon as they lose the connection to this one, and may end before it.
+    The time shows which error was first."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    text = traceback.format_exception_only(type(error), error)[-1].strip()
+    content = {"message": {"message": text, "extraInfo": {"timestamp": "%.6f" % time.time()}}}
+    try:
+        with open(path, "x") as file:
+            json.dump(content, file)
+    except OSError:
+        pass
 
 
 def run_script(path, main_names):
@@ -42,6 +62,7 @@ def run_program(words, interpreter, main_names):
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
+        write_error_file(error)
         error = error.with_traceback(own_frames_removed(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
