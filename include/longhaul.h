@@ -87,7 +87,8 @@ typedef struct {
   int64_t snapshot_ns; /* time stopped for a copy; longhaul_snapshot adds its own time */
   int64_t evaluation_ns;
   int64_t communication_ns; /* part of the productive time */
-  double loss;              /* nats per token over the global batch; NaN: unknown on this rank */
+  double loss;              /* nats per token over the global batch; NaN: unknown on this rank;
+                               infinity: not finite, also for a loss that is NaN */
   double validation_loss;   /* NaN: none at this step */
   double gradient_norm;
   uint64_t tokens; /* tokens of the step, over all ranks */

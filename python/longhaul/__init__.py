@@ -342,11 +342,16 @@ def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional
            gradient_norm: Optional[float] = None, tokens: int = 0, flops: float = 0.0,
            data_seconds: float = 0.0, evaluation_seconds: float = 0.0,
            communication_seconds: float = 0.0) -> None:
-    """Reports a completed step, its results and its costs, for the goodput ledger."""
+    """Reports a completed step, its results and its costs, for the goodput ledger.
+
+    A loss that is NaN or infinite is reported as not finite, and the controller warns of it.
+    """
     session = _open()
     if session is None:
         return
     nothing = math.nan
+    if loss is not None and math.isnan(loss):
+        loss = math.inf  # in longhaul_step, NaN is an unknown loss
     session.worker.report(CStep(
         step, int(data_seconds * 1e9), 0, int(evaluation_seconds * 1e9),
         int(communication_seconds * 1e9), nothing if loss is None else loss,

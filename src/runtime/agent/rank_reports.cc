@@ -1,6 +1,7 @@
 #include "runtime/agent/rank_reports.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -94,6 +95,9 @@ void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
     reported_ns += std::clamp<int64_t>(part.count(), 0, kLongestPart.count());
   }
   pending.longest_ns = std::max(pending.longest_ns, reported_ns);
+  if (report.loss.has_value() && !std::isfinite(*report.loss)) {
+    pending.not_finite.insert(report.worker.rank);
+  }
   // The values of the lowest rank that has a loss, so that they do not depend on the order in which
   // the ranks report.
   if (report.loss.has_value() &&
@@ -135,7 +139,9 @@ proto::Event RankReports::MergeThrough(uint64_t step) {
     sum.longest_ns += pending->second.longest_ns;
     sum.tokens += pending->second.tokens;
     sum.flops += pending->second.flops;
+    sum.not_finite.insert(pending->second.not_finite.begin(), pending->second.not_finite.end());
   }
+  for (const uint32_t rank : sum.not_finite) merged.add_not_finite_ranks(rank);
   const auto ranks = static_cast<int64_t>(ranks_.size());
   proto::StepTimes& times = *merged.mutable_times();
   times.set_data_ns(sum.data_ns / ranks);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "runtime/agent/agent_messages.h"
@@ -59,6 +60,7 @@ class RankReports {
     double loss = 0;
     double gradient_norm = 0;
     std::optional<double> validation_loss;
+    std::set<uint32_t> not_finite;  // the ranks whose loss is not
   };
   struct PendingSeal {
     uint32_t ranks = 0;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace longhaul::runtime {
 namespace {
 
@@ -74,6 +76,21 @@ TEST(RankReports, AveragesTimesAndTakesTheLossFromTheRankThatHasIt) {
   EXPECT_TRUE(merged.has_loss());
   EXPECT_EQ(merged.loss(), 2.5);
   EXPECT_EQ(merged.tokens(), 512u);
+}
+
+TEST(RankReports, NamesTheRanksWhoseLossIsNotFiniteOnEveryNode) {
+  RankReports reports(kJob, 3, 2, 2);
+  WorkerStep bad = StepOf(3, 1);
+  bad.loss = std::numeric_limits<double>::infinity();
+  WorkerStep good = StepOf(2, 1);
+  good.loss = 2.0;
+  EXPECT_FALSE(reports.Step(bad));
+  const auto event = reports.Step(good);
+  ASSERT_TRUE(event.has_value());
+  ASSERT_EQ(event->step_reported().not_finite_ranks_size(), 1);
+  EXPECT_EQ(event->step_reported().not_finite_ranks(0), 3u);
+  reports.Step(StepOf(2, 2));
+  EXPECT_EQ(reports.Step(StepOf(3, 2))->step_reported().not_finite_ranks_size(), 0);
 }
 
 TEST(RankReports, OnlyTheNodeOfRankZeroSpeaksForTheJob) {

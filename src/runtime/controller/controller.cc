@@ -11,6 +11,7 @@
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
 #include "runtime/controller/handlers/hang_handler.h"
+#include "runtime/controller/handlers/hang_suspicions.h"
 #include "runtime/controller/handlers/job_admission.h"
 #include "runtime/controller/handlers/job_closer.h"
 #include "runtime/controller/handlers/job_releaser.h"
@@ -40,12 +41,13 @@ class Controller::Parts {
         starter(context, checkpoints, faults),
         placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
+        suspicions(context),
         closer(context, checkpoints, faults, placement),
         faults(context, starter, hangs, closer, placement, spares, checks),
         checks(context, faults),
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
-        steps(context, faults, hangs, placement),
+        steps(context, faults, hangs, suspicions, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
         nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
@@ -69,6 +71,7 @@ class Controller::Parts {
   controller::AttemptStarter starter;
   controller::Placement placement;
   controller::HangHandler hangs;
+  controller::HangSuspicions suspicions;
   controller::JobCloser closer;
   controller::FaultHandler faults;
   controller::NodeChecks checks;
@@ -277,6 +280,7 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kSnapshotFailed:
       return snapshots.OnSnapshotFailed(event);
     case proto::Event::kWorkersProbed:
+      suspicions.OnWorkersProbed(event);
       return hangs.OnWorkersProbed(event);
     case proto::Event::kWorkerSilent:
       return hangs.OnWorkerSilent(event);
@@ -337,6 +341,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return hangs.OnStartOverdue(job);
     case DeadlineKind::kProgress:
       return hangs.OnProgressOverdue(job);
+    case DeadlineKind::kSuspicion:
+      return suspicions.OnDue(job);
     case DeadlineKind::kStacks:
       return hangs.OnStacksOverdue(job);
     case DeadlineKind::kNodeCheck:

@@ -18,6 +18,7 @@ enum class DeadlineKind {
   kDecide,     // the wait for more evidence is over
   kStart,      // workers should have made their first step
   kProgress,   // the next step is overdue
+  kSuspicion,  // a hang should be named, long before its workers are restarted
   kStacks,     // the stacks of workers that hang should have arrived
   kNodeCheck,  // workers should have ended before a check of their nodes, or the check itself
   kStop,       // workers should have ended

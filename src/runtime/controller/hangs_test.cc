@@ -31,12 +31,137 @@ TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
   EXPECT_GT(cluster.Job().faults(0).new_step_at_ns(), 0);
 }
 
+// The step after a stop of 12 s is no slow step: the next hang is noticed as soon as before.
+TEST(ControllerHangs, AStopThatWasEndedIsNoSlowStep) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  cluster.TickUntil(cluster.now + seconds(12));
+  proto::WorkersProbed probed;
+  probed.set_job_id("gpt-1");
+  probed.set_attempt(1);
+  auto* worker = probed.add_workers();
+  worker->set_rank(0);
+  worker->set_process_state("T");
+  worker->set_resumed(true);
+  cluster.Report("node-1", &proto::Event::mutable_workers_probed, probed);
+  cluster.Steps(6, 7);
+  cluster.TickUntil(cluster.now + seconds(25));
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+}
+
 TEST(ControllerHangs, RestartsAHangThatProbingDoesNotHelp) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);
   cluster.TickUntil(cluster.now + seconds(25));
   EXPECT_EQ(cluster.Job().attempt(), 2u);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
+}
+
+// A command of 100 steps that reports them.
+Cluster RunningCommand() {
+  proto::Job job = TwoByTwo();
+  job.mutable_workload()->set_built_in(false);
+  job.mutable_workload()->add_command("train");
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  cluster.Submit(job);
+  cluster.Start();
+  return cluster;
+}
+
+size_t Sent(const Cluster& cluster, bool with_stacks) {
+  size_t found = 0;
+  for (const auto& [node, command] : cluster.sent) {
+    found += command.has_probe_workers() && command.probe_workers().with_stacks() == with_stacks;
+  }
+  return found;
+}
+
+// Answers the second probe; worker 2 differs. Returns the warnings that name a worker.
+std::vector<std::string> AnswerStacks(Cluster& cluster, int64_t idle_ns) {
+  std::vector<std::string> named;
+  for (uint32_t node = 0; node < 2; ++node) {
+    proto::Event event;
+    auto* probed = event.mutable_workers_probed();
+    probed->set_job_id("gpt-1");
+    probed->set_attempt(1);
+    probed->set_with_stacks(true);
+    for (uint32_t rank = 2 * node; rank < 2 * node + 2; ++rank) {
+      auto* worker = probed->add_workers();
+      worker->set_rank(rank);
+      worker->set_process_state("S");
+      worker->set_idle_ns(idle_ns);
+      worker->set_stack(rank == 2 ? "read_batch (train.py:7)" : "all_reduce (train.py:9)");
+    }
+    for (const auto& notification :
+         cluster.Feed(event, true, "node-" + std::to_string(node + 1)).notifications) {
+      if (notification.has_message()) named.push_back(notification.message().text());
+    }
+  }
+  return named;
+}
+
+TEST(ControllerHangs, TheWorkerThatStandsStillIsNamedLongBeforeTheRestart) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 5);
+  cluster.TickUntil(cluster.now + seconds(5));
+  EXPECT_EQ(Sent(cluster, false), 0u);
+  cluster.TickUntil(cluster.now + seconds(1));
+  EXPECT_EQ(Sent(cluster, false), 2u) << "one for each node";
+  cluster.TickUntil(cluster.now + seconds(2));
+  EXPECT_EQ(Sent(cluster, true), 2u);
+  const std::vector<std::string> named = AnswerStacks(cluster, 2'000'000'000);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0], testing::HasSubstr("no step for 8 s and no activity of any worker"));
+  EXPECT_THAT(named[0], testing::HasSubstr("worker 2 differs from the others"));
+  EXPECT_THAT(named[0], testing::HasSubstr("restarted if this lasts for 2 min"));
+  cluster.TickUntil(cluster.now + seconds(60));
+  EXPECT_EQ(Sent(cluster, true), 2u) << "it is named once";
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
+  EXPECT_EQ(cluster.Job().faults_size(), 0);
+}
+
+TEST(ControllerHangs, ActiveWorkersAreNoHangAndAreLookedAtAgain) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 5);
+  cluster.TickUntil(cluster.now + seconds(8));
+  EXPECT_TRUE(AnswerStacks(cluster, 0).empty());
+  cluster.TickUntil(cluster.now + seconds(8));
+  EXPECT_EQ(AnswerStacks(cluster, 2'000'000'000).size(), 1u);
+}
+
+TEST(ControllerHangs, AStepEndsTheSuspicion) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 5);
+  cluster.TickUntil(cluster.now + seconds(8));
+  cluster.Step(6);
+  EXPECT_TRUE(AnswerStacks(cluster, 2'000'000'000).empty());
+}
+
+TEST(ControllerHangs, ALossThatIsNotFiniteIsReportedWithItsWorker) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 2);
+  proto::Event event;
+  auto* report = event.mutable_step_reported();
+  report->set_job_id("gpt-1");
+  report->set_attempt(1);
+  report->set_first_step(3);
+  report->set_last_step(3);
+  report->add_not_finite_ranks(3);
+  std::vector<std::string> texts;
+  for (const auto& notification : cluster.Feed(event, true, "node-2").notifications) {
+    if (notification.has_message()) texts.push_back(notification.message().text());
+  }
+  EXPECT_THAT(texts, testing::ElementsAre("the loss of step 3 is not finite (NaN or infinity), "
+                                          "reported by worker 3; training continues"));
+}
+
+TEST(ControllerHangs, AnUnknownUsualStepIsNotSuspected) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 2);
+  cluster.TickUntil(cluster.now + seconds(30));
+  EXPECT_EQ(Sent(cluster, true), 0u);
 }
 
 // Progress is measured by the first worker's steps, and an export at the end takes none.

@@ -68,6 +68,11 @@ class WorkerLauncher {
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
   // Returns the file into which the worker writes its stack, if it can.
   std::string StackFile(const runtime::WorkerId& worker) const;
+  // As ActivityWatch::Compare.
+  std::map<runtime::WorkerId, Duration> CompareActivity(
+      const std::vector<runtime::WorkerId>& workers) {
+    return activity_.Compare(workers);
+  }
   // Returns the text of a StackFile.
   Result<std::string> ReadStack(const std::string& path) const;
   // Writes the stacks of workers to a file of their run.

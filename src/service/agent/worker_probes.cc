@@ -1,6 +1,7 @@
 #include "service/agent/worker_probes.h"
 
 #include <csignal>
+#include <map>
 #include <optional>
 
 #include "base/utf8.h"
@@ -12,6 +13,9 @@ void WorkerProbes::Probe(const runtime::ProbeWorkersNow& order, const std::strin
                          Done done) {
   runtime::ProbedWorkers answer{order.job, order.attempt, {}, order.with_stacks};
   std::vector<StackTarget> targets;
+  std::vector<runtime::WorkerId> ids;
+  for (const uint32_t rank : order.ranks) ids.push_back({order.job, order.attempt, rank});
+  const std::map<runtime::WorkerId, Duration> idle = launcher_.CompareActivity(ids);
   for (const uint32_t rank : order.ranks) {
     proto::WorkersProbed::Worker& worker = answer.workers.emplace_back();
     worker.set_rank(rank);
@@ -25,6 +29,9 @@ void WorkerProbes::Probe(const runtime::ProbeWorkersNow& order, const std::strin
     }
     worker.set_process_state(std::string(1, facts->state));
     worker.set_cpu_ns(facts->cpu_ns);
+    if (const auto found = idle.find(id); found != idle.end()) {
+      worker.set_idle_ns(found->second.count());
+    }
     if (order.resume_stopped && facts->state == 'T') {
       launcher_.Signal(id, SIGCONT);
       worker.set_resumed(true);

@@ -128,6 +128,8 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
     job->ledger.EnterAll(job->progress.reports_steps() ? proto::LOST_WORK : proto::UNREPORTED,
                          context_.now);
     context_.AddFaultNotification(*job, fault);
+    // Otherwise the stop would count as a slow step, and hide the next hang for as long.
+    job->hang.CountFromAtLeast(context_.now);
   }
 }
 

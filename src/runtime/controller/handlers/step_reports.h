@@ -8,13 +8,18 @@ namespace longhaul::runtime::controller {
 
 class FaultHandler;
 class HangHandler;
+class HangSuspicions;
 class Placement;
 
 class StepReports {
  public:
   StepReports(ControllerContext& context, FaultHandler& faults, HangHandler& hangs,
-              Placement& placement)
-      : context_(context), faults_(faults), hangs_(hangs), placement_(placement) {}
+              HangSuspicions& suspicions, Placement& placement)
+      : context_(context),
+        faults_(faults),
+        hangs_(hangs),
+        suspicions_(suspicions),
+        placement_(placement) {}
 
   void OnStepReported(const proto::Event& event);
   void OnWorkerResult(const proto::WorkerResult& result);
@@ -23,6 +28,7 @@ class StepReports {
   void TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at);
   void TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at);
   void ReportStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
+  void TakeNotFinite(JobRecord& job, const proto::StepReported& report, size_t place);
   void NotificationStep(const JobRecord& job, const proto::StepReported& report);
   void InjectDueFaults(JobRecord& job);
   void Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place);
@@ -30,6 +36,7 @@ class StepReports {
   ControllerContext& context_;
   FaultHandler& faults_;
   HangHandler& hangs_;
+  HangSuspicions& suspicions_;
   Placement& placement_;
 };
 

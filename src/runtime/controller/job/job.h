@@ -17,6 +17,7 @@
 #include "runtime/controller/job/hang/node_inquiry.h"
 #include "runtime/controller/job/hang/stack_inquiry.h"
 #include "runtime/controller/job/hang/start_times.h"
+#include "runtime/controller/job/hang/suspected_hang.h"
 #include "runtime/controller/job/job_faults.h"
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
@@ -131,6 +132,7 @@ struct JobRecord {
   IdleWorkers idle;
   StackInquiry stacks;
   NodeInquiry nodes_checked;
+  SuspectedHang suspicion;
   JobFaults faults;
   SnapshotTracker snapshots;
   CheckpointWriter writer;

@@ -10,6 +10,7 @@ namespace longhaul::runtime::controller {
 void JobProgress::BeginAttempt(uint64_t step) {
   if (std::exchange(reports_steps_, false)) step_before_ = step_;
   validation_losses_.erase(validation_losses_.upper_bound(step), validation_losses_.end());
+  not_finite_.clear();
   step_ = step;
   // A snapshot is sealed before its step is reported, so a restored step was done all the same.
   highest_step_ = std::max(highest_step_, step);
@@ -37,6 +38,13 @@ JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Dur
   }
   if (report.total_steps() > 0) output_total_ = report.total_steps();
   return taken;
+}
+
+bool JobProgress::TakeNotFinite(uint32_t first, uint32_t count, const std::set<uint32_t>& ranks) {
+  const bool newly = not_finite_.empty() && !ranks.empty();
+  not_finite_.erase(not_finite_.lower_bound(first), not_finite_.lower_bound(first + count));
+  not_finite_.insert(ranks.begin(), ranks.end());
+  return newly;
 }
 
 void JobProgress::TakeLosses(const proto::StepReported& report) {

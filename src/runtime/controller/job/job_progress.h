@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/time.h"
 #include "proto/events.pb.h"
@@ -36,6 +37,9 @@ class JobProgress {
   // the last reported one, or that the report is the first of an attempt.
   Taken TakeSteps(const proto::StepReported& report, Duration took);
   void TakeLosses(const proto::StepReported& report);
+  // Takes the ranks of a node, [first, first + count), that reported a loss that is not finite.
+  // Returns whether no rank had one before: after such a loss, those of others follow soon.
+  bool TakeNotFinite(uint32_t first, uint32_t count, const std::set<uint32_t>& ranks);
   // Returns whether to report a stall of this length: not when it is short, or within a minute
   // after the last reported one.
   bool ShouldReportStall(Duration stall, Instant at);
@@ -71,6 +75,7 @@ class JobProgress {
   std::optional<Instant> stall_reported_;
   double step_seconds_ = 0;
   Losses losses_;
+  std::set<uint32_t> not_finite_;                 // the ranks whose newest loss is not finite
   std::map<uint64_t, double> validation_losses_;  // the newest ones, by step
   double tokens_ = 0;
   double flops_ = 0;

@@ -53,6 +53,20 @@ TEST(JobProgress, StepsThatAreDoneAgainCountOnce) {
   EXPECT_DOUBLE_EQ(progress.tokens(), 1200);
 }
 
+TEST(JobProgress, ALossThatIsNotFiniteIsNewUntilAllAreFiniteAgain) {
+  JobProgress progress;
+  EXPECT_FALSE(progress.TakeNotFinite(0, 2, {}));
+  EXPECT_TRUE(progress.TakeNotFinite(2, 2, {3}));
+  EXPECT_FALSE(progress.TakeNotFinite(0, 2, {0, 1})) << "it follows from the first one";
+  EXPECT_FALSE(progress.TakeNotFinite(2, 2, {}));
+  EXPECT_FALSE(progress.TakeNotFinite(2, 2, {3})) << "those of others are not finite yet";
+  progress.TakeNotFinite(0, 2, {});
+  progress.TakeNotFinite(2, 2, {});
+  EXPECT_TRUE(progress.TakeNotFinite(2, 2, {2}));
+  progress.BeginAttempt(4);
+  EXPECT_TRUE(progress.TakeNotFinite(2, 2, {2}));
+}
+
 TEST(JobProgress, TheStepBeforeARestartIsReturnedOnce) {
   JobProgress progress;
   progress.TakeSteps(Steps(1, 10), seconds(10));

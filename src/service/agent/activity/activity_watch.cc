@@ -39,13 +39,36 @@ void ActivityWatch::Watch(const runtime::WorkerId& worker, pid_t session, const 
                           const proto::HangLimits& limits) {
   const ActivityLimits own = ActivityLimitsOf(limits);
   const Duration period = ActivityPeriod(own);
-  watched_.insert_or_assign(
-      worker, Watched{session, output, period, Activity(own, period, io::MonotonicNow())});
+  const Instant now = io::MonotonicNow();
+  watched_.insert_or_assign(worker, Watched{session, output, period, Activity(own, period, now),
+                                            Activity(own, kProbePeriod, now)});
   SetTimer();
 }
 
 void ActivityWatch::Forget(const runtime::WorkerId& worker) {
   if (watched_.erase(worker) > 0) SetTimer();
+}
+
+std::map<runtime::WorkerId, Duration> ActivityWatch::Compare(
+    const std::vector<runtime::WorkerId>& workers) {
+  std::set<pid_t> sessions;
+  for (const runtime::WorkerId& worker : workers) {
+    const auto found = watched_.find(worker);
+    if (found != watched_.end()) sessions.insert(found->second.session);
+  }
+  std::map<pid_t, ActivitySample> samples = SampleSessions(sessions);
+  const Instant now = io::MonotonicNow();
+  std::map<runtime::WorkerId, Duration> idle;
+  for (const runtime::WorkerId& worker : workers) {
+    const auto found = watched_.find(worker);
+    if (found == watched_.end()) continue;
+    ActivitySample& sample = samples[found->second.session];
+    if (sample.processes == 0) continue;
+    sample.output_bytes = OutputBytes(found->second.output);
+    found->second.compared.Take(sample, now);
+    idle[worker] = found->second.compared.idle();
+  }
+  return idle;
 }
 
 void ActivityWatch::SetTimer() {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
 #include "io/event_loop.h"
@@ -27,13 +28,20 @@ class ActivityWatch {
              const proto::HangLimits& limits);
   void Forget(const runtime::WorkerId& worker);
 
+  // Compares each worker with the state in which the call before found it, between the regular
+  // looks. Returns the time for which it has shown no activity, at most twice kProbePeriod for each
+  // call; zero at the first call. Workers that are not watched are left out.
+  std::map<runtime::WorkerId, Duration> Compare(const std::vector<runtime::WorkerId>& workers);
+
  private:
   struct Watched {
     pid_t session = 0;
     std::string output;
     Duration period;
     Activity activity;
+    Activity compared;  // by Compare
   };
+  static constexpr Duration kProbePeriod = std::chrono::seconds(2);
   void Look();
   void SetTimer();
 

@@ -1,0 +1,94 @@
+#include "runtime/controller/handlers/hang_suspicions.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "runtime/hang_limits.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+using Stage = SuspectedHang::Stage;
+
+std::string RestartText(const JobRecord& job) {
+  const Duration limit = HangSettingsOf(job.spec().hang()).no_step;
+  if (limit >= HangSettings::kForEver) return "they are not restarted (--no-step-limit never)";
+  return "all workers are restarted if this lasts for " + ToString(limit);
+}
+
+}  // namespace
+
+// Not at the end and not while a worker has ended: the others may do work without steps.
+bool HangSuspicions::Applies(const JobRecord& job) const {
+  return !job.spec().workload().built_in() && job.life.state() == proto::RUNNING &&
+         job.progress.reports_steps() && job.hang.has_learned() && !job.faults.undecided() &&
+         !job.group.a_rank_has_ended() && !job.placement.leaving() &&
+         (job.total_steps() == 0 || job.progress.step() < job.total_steps());
+}
+
+void HangSuspicions::Watch(JobRecord& job) {
+  job.suspicion.Cancel();
+  if (!Applies(job)) return context_.deadlines.Clear(DeadlineKind::kSuspicion, job.id());
+  SetDeadline(job, SuspectedHang::Patience(job.hang.slowest_report()));
+}
+
+void HangSuspicions::SetDeadline(const JobRecord& job, Duration after) {
+  context_.deadlines.Set(DeadlineKind::kSuspicion, job.id(), context_.now + after);
+}
+
+void HangSuspicions::OnDue(JobRecord& job) {
+  SuspectedHang& suspicion = job.suspicion;
+  const bool of_another = suspicion.attempt() != job.life.attempt();
+  if (!Applies(job)) return suspicion.Cancel();
+  if (suspicion.stage() == Stage::kWatching || of_another) {
+    suspicion.BeginProbe(job.life.attempt());
+    Probe(job, false);
+    return SetDeadline(job, SuspectedHang::kBetween);
+  }
+  if (suspicion.stage() == Stage::kProbed) {
+    Evidence hang;
+    hang.what = "no activity of any worker for " + ToString(SuspectedHang::kBetween);
+    std::set<std::string> nodes;
+    for (const Member& member : job.group.members()) nodes.insert(member.node.value());
+    suspicion.BeginStacks(std::move(hang), std::move(nodes));
+    Probe(job, true);
+    return SetDeadline(job, SuspectedHang::kStacksLimit);
+  }
+  if (suspicion.stage() == Stage::kStacks) Conclude(job);
+}
+
+void HangSuspicions::Probe(const JobRecord& job, bool with_stacks) {
+  for (const Member& member : job.group.members()) {
+    proto::Command command;
+    auto* probe = command.mutable_probe_workers();
+    probe->set_job_id(job.id());
+    probe->set_attempt(job.life.attempt());
+    probe->set_with_stacks(with_stacks);
+    context_.Send(member.node, std::move(command));
+  }
+}
+
+void HangSuspicions::OnWorkersProbed(const proto::Event& event) {
+  const auto& probed = event.workers_probed();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, probed.job_id(), probed.attempt(), &place);
+  if (job == nullptr || job->suspicion.attempt() != probed.attempt()) return;
+  if (job->suspicion.Take(event.node(), probed)) Conclude(*job);
+}
+
+// If a worker was active, it is looked at again later: it may compute first, and then stand still.
+void HangSuspicions::Conclude(JobRecord& job) {
+  context_.deadlines.Clear(DeadlineKind::kSuspicion, job.id());
+  const std::optional<Evidence> hang = job.suspicion.Conclude();
+  if (!Applies(job)) return;
+  if (!hang.has_value()) {
+    return SetDeadline(job, SuspectedHang::Patience(job.hang.slowest_report()));
+  }
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "no step for " + ToString(context_.now - job.hang.last_progress()) + " and " +
+                          hang->what + "; " + RestartText(job));
+}
+
+}  // namespace longhaul::runtime::controller
