@@ -14,7 +14,10 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   options->snapshot_keeper = {"/proc/self/exe", "snapshot-keeper"};
   CLI::App* command =
       app.add_subcommand("agent", "Run a node's agent until SIGTERM")->group(kGroupService);
-  command->add_option("--controller", options->controller, "Controller's gRPC address (HOST:PORT)")
+  command
+      ->add_option("--controller", options->controller,
+                   "Controller's gRPC address (HOST:PORT); with controllers that stand by for each "
+                   "other all of them, with commas between")
       ->required();
   command->add_option("--token-file", options->token_file,
                       "Token file of a controller on this machine that has no TLS");

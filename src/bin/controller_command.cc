@@ -1,5 +1,7 @@
 #include "bin/controller_command.h"
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -17,9 +19,12 @@ namespace {
 struct Options {
   service::ControllerServiceOptions service;
   pid_t parent = 0;  // 0: none
+  int64_t lease_ms = 1000;
 };
 
 int RunController(Options options) {
+  service::SharedLogOptions& log = options.service.shared_log;
+  log.lease = std::chrono::milliseconds(options.lease_ms);
   if (options.service.state_directory.empty()) {
     std::fprintf(stderr, "longhaul: --state-dir is required\n");
     return kExitUsage;
@@ -95,6 +100,17 @@ void AddControllerCommand(CLI::App& app, Action& action) {
   command->add_option(
       "--token-file", options->service.token_file,
       "Read the secret of agents and clients from this file (default: STATE_DIR/token)");
+  command->add_option(
+      "--log", options->service.shared_log.address,
+      "Keep the event log in this PostgreSQL database (postgresql://HOST/DATABASE), "
+      "in which several controllers may stand by for each other "
+      "(docs/standby.md); default: STATE_DIR/events.db");
+  command
+      ->add_option("--lease-ms", options->lease_ms,
+                   "With --log, milliseconds after which another controller takes over from one "
+                   "that has not renewed its lease")
+      ->check(CLI::Range(200, 60'000))
+      ->capture_default_str();
   command->add_flag("--behind-proxy", options->service.behind_proxy,
                     "Accept any Host header, for a proxy on this machine that has another name");
   command->add_option("--parent", options->parent,

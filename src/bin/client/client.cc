@@ -40,9 +40,11 @@ CLI::App* AddWithLocal(CLI::App& app, Action& action, const char* name, const ch
                        Command command, LocalCommand local,
                        const std::shared_ptr<Options>& options) {
   CLI::App* added = app.add_subcommand(name, help)->group(kGroupClient);
-  added->add_option("--controller", options->endpoint.controller,
-                    "URL of the controller (default: the one in $LONGHAUL_ENDPOINT or "
-                    "runs/endpoint.json)");
+  added->add_option(
+      "--controller", options->endpoint.controller,
+      "URL of the controller, or of all that stand by for each other with commas between "
+      "(default: the one in $LONGHAUL_ENDPOINT or "
+      "runs/endpoint.json)");
   AddCredentialOptions(*added, options->endpoint.token_file, options->endpoint.ca_file);
   added->callback([&action, command = std::move(command), local = std::move(local), options] {
     action = [command, local, options] {

@@ -10,7 +10,8 @@
 namespace longhaul::service {
 
 struct AgentOptions {
-  std::string controller;       // "HOST:PORT" for agents
+  // "HOST:PORT" for agents; with controllers that stand by for each other all, with commas between.
+  std::string controller;
   std::string token_file;       // of a controller on this machine without TLS; may be empty
   std::string join_token_file;  // for the first start with a controller that has TLS
   // The join token is one of an external identity (service/security/external_identity.h), which

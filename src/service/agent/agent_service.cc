@@ -25,6 +25,7 @@
 #include "io/process/process.h"
 #include "io/process/user_account.h"
 #include "service/agent/identity/agent_credentials.h"
+#include "service/agent/identity/controller_term.h"
 #include "service/agent/job_directories.h"
 #include "service/agent/python/torch_version.h"
 #include "service/trainer_program.h"
@@ -125,20 +126,30 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   agent->peers_ = std::make_unique<PeerWorker>(loop, credentials.peer_secret,
                                                options.peer_bytes_per_second, feed);
 
-  ControllerLinkOptions link;
-  link.address = options.controller;
-  link.token = credentials.token;
-  if (credentials.tls) {
-    link.identity_directory = options.state_directory;
-    agent->renewal_ = std::make_unique<IdentityRenewal>(options.controller, options.node,
-                                                        options.state_directory);
-  }
-  link.node = NodeId(options.node);
-  link.incarnation = incarnation;
   agent->StartChecker(credentials.peer_secret);
-  agent->link_ = std::make_unique<ControllerLink>(loop, link, self->ObserveLink());
+  RETURN_IF_ERROR(agent->StartLink(credentials, incarnation));
   agent->CheckCheckpoints();
   return agent;
+}
+
+Status AgentService::StartLink(const AgentCredentials& credentials, uint64_t incarnation) {
+  ControllerLinkOptions link;
+  link.addresses = credentials.controllers;
+  ASSIGN_OR_RETURN(ControllerTerm term,
+                   ControllerTerm::Open(options_.state_directory + "/controller-term"));
+  link.accept_term = [term = std::move(term)](uint64_t offered) mutable {
+    return term.Accept(offered);
+  };
+  link.token = credentials.token;
+  if (credentials.tls) {
+    link.identity_directory = options_.state_directory;
+    renewal_ = std::make_unique<IdentityRenewal>(credentials.controllers, options_.node,
+                                                 options_.state_directory);
+  }
+  link.node = NodeId(options_.node);
+  link.incarnation = incarnation;
+  link_ = std::make_unique<ControllerLink>(loop_, link, ObserveLink());
+  return Status();
 }
 
 void AgentService::StartChecker(const std::string& peer_secret) {
@@ -154,6 +165,7 @@ ControllerLinkObserver AgentService::ObserveLink() {
   ControllerLinkObserver observer;
   observer.on_connected = [this](uint64_t acknowledged) {
     connected_ = true;
+    logged_reasons_.clear();
     io::LogInfo(component_, "connected to the controller");
     Feed(runtime::Connected{acknowledged});
   };
@@ -162,9 +174,8 @@ ControllerLinkObserver AgentService::ObserveLink() {
     io::LogWarning(component_, "the controller is unreachable: " + reason);
     Feed(runtime::Disconnected{});
   };
-  observer.on_not_opened = [this, logged = std::string()](bool answered,
-                                                          const std::string& reason) mutable {
-    if (reason == std::exchange(logged, reason)) return;  // once, not at every try
+  observer.on_not_opened = [this](bool answered, const std::string& reason) {
+    if (!logged_reasons_.insert(reason).second) return;  // once, not at every try
     if (answered) {
       io::LogError(component_, "the controller refuses this agent: " + reason);
     } else {

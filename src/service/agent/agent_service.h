@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
+#include "service/agent/identity/agent_credentials.h"
 #include "service/agent/identity/identity_renewal.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
@@ -68,6 +70,7 @@ class AgentService final : private WorkerApiHost {
   WorkerLauncherOptions LaunchOptions() const;
   const io::UserAccount* user() const { return user_.has_value() ? &*user_ : nullptr; }
 
+  Status StartLink(const AgentCredentials& credentials, uint64_t incarnation);
   void StartChecker(const std::string& peer_secret);
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
@@ -123,7 +126,8 @@ class AgentService final : private WorkerApiHost {
   io::EventLoop::TimerId timer_ = 0;
 
   bool connected_ = false;
-  std::function<void()> done_;  // set while shutting down
+  std::set<std::string> logged_reasons_;  // why no stream was opened since the last one
+  std::function<void()> done_;            // set while shutting down
   std::optional<io::EventLoop::TimerId> settle_timer_;
   std::function<void()> on_released_;  // set while waiting for the controller to end the jobs
   io::EventLoop::TimerId release_timer_ = 0;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "io/clock.h"
 #include "proto/commands.grpc.pb.h"
 #include "proto/commands.pb.h"
 #include "service/agent/identity/controller_credentials.h"
@@ -15,6 +16,16 @@ namespace longhaul::service {
 namespace {
 
 constexpr Duration kDefaultHeartbeat = std::chrono::milliseconds(250);
+// The first limits with several controllers, doubled after each round in which none has answered:
+// for a connection, which a machine that has disappeared does not refuse, and for Welcome.
+constexpr Duration kFirstPatience = std::chrono::milliseconds(300);
+constexpr Duration kFirstWelcomeLimit = std::chrono::seconds(1);
+constexpr size_t kRoundsPerDoubling = 4;
+constexpr size_t kMostDoublings = 4;
+constexpr int kMissedHeartbeats = 4;
+// With several controllers, rounds with short pauses: a takeover is over by then.
+constexpr size_t kQuickRounds = 20;
+constexpr Duration kQuickPause = std::chrono::milliseconds(100);
 constexpr int kLargestMessage = 64 << 20;  // bytes; a command carries a whole job
 
 // The identity is read for each channel, because it may have been renewed.
@@ -25,13 +36,26 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const ControllerLinkOpti
   return CredentialsOf(identity.ok() ? *identity : AgentIdentity());
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ControllerLinkOptions& options) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ControllerLinkOptions& options,
+                                           const std::string& address) {
   grpc::ChannelArguments arguments;
   // The pauses between tries are ours; gRPC's own, shared by all channels, would add to them.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kLargestMessage);
-  return grpc::CreateCustomChannel(options.address, CredentialsOf(options), arguments);
+  return grpc::CreateCustomChannel(address, CredentialsOf(options), arguments);
+}
+
+// Returns false as soon as the connection is refused, unlike WaitForConnected.
+bool Connects(grpc::Channel& channel, Duration patience) {
+  const auto deadline = std::chrono::system_clock::now() + patience;
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (!channel.WaitForStateChange(state, deadline)) return false;
+    state = channel.GetState(/*try_to_connect=*/true);
+  }
+  return true;
 }
 
 }  // namespace
@@ -42,6 +66,7 @@ ControllerLink::ControllerLink(io::EventLoop& loop, ControllerLinkOptions option
       options_(std::move(options)),
       observer_(std::make_shared<const ControllerLinkObserver>(std::move(observer))),
       random_(options_.incarnation),
+      pause_(options_.first_retry),
       reader_([this] { RunReader(); }) {}
 
 ControllerLink::~ControllerLink() {
@@ -70,21 +95,64 @@ void ControllerLink::Notify(std::function<void(const ControllerLinkObserver&)> w
 }
 
 void ControllerLink::RunReader() {
-  Duration pause = options_.first_retry;
   for (;;) {
-    const bool welcomed = RunStream();
-    pause = welcomed ? options_.first_retry : std::min(2 * pause, options_.longest_retry);
-    const auto jittered =
-        Duration(pause.count() / 2 +
-                 static_cast<int64_t>(random_.Below(static_cast<uint64_t>(pause.count()))));
+    const size_t rounds = failed_ / options_.addresses.size();
+    const size_t doublings = std::min(rounds / kRoundsPerDoubling, kMostDoublings);
+    const Duration patience = kFirstPatience * (1 << doublings);
+    const bool welcomed = RunStream(options_.addresses[at_], patience);
+    const Duration pause = PauseAfter(welcomed);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, jittered, [this] { return stopping_; })) return;
+    if (changed_.wait_for(lock, pause, [this] { return stopping_; })) return;
   }
 }
 
-bool ControllerLink::RunStream() {
-  const std::unique_ptr<proto::Controller::Stub> stub =
-      proto::Controller::NewStub(MakeChannel(options_));
+// The one that has led is probably gone, so the next one is tried first.
+Duration ControllerLink::PauseAfter(bool welcomed) {
+  failed_ = welcomed ? 0 : failed_ + 1;
+  at_ = (at_ + 1) % options_.addresses.size();
+  if (several() && failed_ % options_.addresses.size() != 0) return Duration(0);
+  if (several() && welcomed) return Duration(0);
+  const bool quick = several() && failed_ < kQuickRounds * options_.addresses.size();
+  const Duration longest = quick ? std::min(kQuickPause, options_.longest_retry)  //
+                                 : options_.longest_retry;
+  pause_ = welcomed ? options_.first_retry : std::min(2 * pause_, longest);
+  return Duration(pause_.count() / 2 +
+                  static_cast<int64_t>(random_.Below(static_cast<uint64_t>(pause_.count()))));
+}
+
+template <typename Stream>
+Status ControllerLink::Read(Stream& stream, uint64_t number, std::thread& writer) {
+  proto::ToAgent message;
+  while (stream.Read(&message)) {
+    last_received_ = io::MonotonicNow();
+    if (!message.has_welcome()) {
+      if (writer.joinable()) HandleMessage(message);
+      continue;
+    }
+    if (writer.joinable()) continue;  // a second welcome means nothing
+    if (options_.accept_term) RETURN_IF_ERROR(options_.accept_term(message.welcome().term()));
+    {
+      std::lock_guard lock(mutex_);
+      stream_up_ = true;
+    }
+    TakeHeartbeatPeriod(message.welcome().heartbeat_period_ns());
+    welcomed_ = true;
+    writer = std::thread([this, &stream, number] { RunWriter(stream, number); });
+    Notify([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
+      reported_stream_ = number;
+      observer.on_connected(acknowledged);
+    });
+  }
+  return Status();
+}
+
+bool ControllerLink::RunStream(const std::string& address, Duration patience) {
+  const auto channel = MakeChannel(options_, address);
+  if (several() && !Connects(*channel, patience)) {
+    NotifyEnd(false, false, address + " does not accept the connection");
+    return false;
+  }
+  const std::unique_ptr<proto::Controller::Stub> stub = proto::Controller::NewStub(channel);
   grpc::ClientContext context;
   uint64_t number = 0;
   {
@@ -93,6 +161,11 @@ bool ControllerLink::RunStream() {
     context_ = &context;
     number = ++stream_;
   }
+  heartbeat_period_ = longest_period_ = kDefaultHeartbeat;
+  welcomed_ = silent_ = false;
+  last_received_ = io::MonotonicNow();
+  std::thread watch;
+  if (several()) watch = std::thread([this, number, patience] { WatchSilence(number, patience); });
   const auto stream = stub->Connect(&context);
   proto::FromAgent hello;
   hello.mutable_hello()->set_token(options_.token);
@@ -102,25 +175,8 @@ bool ControllerLink::RunStream() {
   stream->Write(hello);  // a failure shows in Read
 
   std::thread writer;
-  proto::ToAgent message;
-  while (stream->Read(&message)) {
-    if (!message.has_welcome()) {
-      if (writer.joinable()) HandleMessage(message);
-      continue;
-    }
-    if (writer.joinable()) continue;  // a second welcome means nothing
-    {
-      std::lock_guard lock(mutex_);
-      stream_up_ = true;
-    }
-    heartbeat_period_ = kDefaultHeartbeat;
-    TakeHeartbeatPeriod(message.welcome().heartbeat_period_ns());
-    writer = std::thread([this, &stream, number] { RunWriter(*stream, number); });
-    Notify([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
-      reported_stream_ = number;
-      observer.on_connected(acknowledged);
-    });
-  }
+  const Status refused = Read(*stream, number, writer);
+  if (!refused.ok()) context.TryCancel();
   {
     std::lock_guard lock(mutex_);
     stream_up_ = false;
@@ -134,9 +190,16 @@ bool ControllerLink::RunStream() {
     std::lock_guard lock(mutex_);
     context_ = nullptr;
   }
-  const std::string reason =
-      status.ok() ? "the controller closed the stream" : status.error_message();
-  const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE;
+  changed_.notify_all();
+  if (watch.joinable()) watch.join();
+  std::string reason = status.ok() ? "the controller closed the stream" : status.error_message();
+  if (silent_) reason = address + " is silent: it is paused or cut off";
+  const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE && !silent_;
+  NotifyEnd(welcomed, answered, refused.ok() ? reason : refused.message());
+  return welcomed;
+}
+
+void ControllerLink::NotifyEnd(bool welcomed, bool answered, const std::string& reason) {
   Notify([welcomed, answered, reason](const auto& observer) {
     if (welcomed) {
       observer.on_disconnected(reason);
@@ -144,7 +207,23 @@ bool ControllerLink::RunStream() {
       observer.on_not_opened(answered, reason);
     }
   });
-  return welcomed;
+}
+
+void ControllerLink::WatchSilence(uint64_t number, Duration patience) {
+  const Duration welcome_limit = patience * (kFirstWelcomeLimit / kFirstPatience);
+  Instant last_look = io::MonotonicNow();
+  std::unique_lock lock(mutex_);
+  const auto ended = [this, number] { return context_ == nullptr || stream_ != number; };
+  while (!changed_.wait_for(lock, heartbeat_period_.load() / 2, ended)) {
+    const Instant now = io::MonotonicNow();
+    const Duration limit = welcomed_ ? kMissedHeartbeats * longest_period_.load() : welcome_limit;
+    // If this process was paused itself, the silence proves nothing.
+    if (now - last_look > 2 * heartbeat_period_.load()) last_received_ = now;
+    last_look = now;
+    if (now - last_received_.load() <= limit) continue;
+    silent_ = true;
+    context_->TryCancel();
+  }
 }
 
 template <typename Stream>
@@ -168,7 +247,9 @@ void ControllerLink::RunWriter(Stream& stream, uint64_t number) {
 }
 
 void ControllerLink::TakeHeartbeatPeriod(int64_t nanoseconds) {
-  if (nanoseconds > 0) heartbeat_period_ = Duration(nanoseconds);
+  if (nanoseconds <= 0) return;
+  const Duration before = heartbeat_period_.exchange(Duration(nanoseconds));
+  longest_period_ = std::max(before, Duration(nanoseconds));
 }
 
 void ControllerLink::HandleMessage(const proto::ToAgent& message) {

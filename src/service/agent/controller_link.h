@@ -4,6 +4,11 @@
 // to the loop. After a failure it retries, at first at once, then with growing random delays of up
 // to a second, so that many agents don't reconnect at the same time. The core does the ordering,
 // resending and acknowledging.
+//
+// With several addresses one of these controllers leads and the others stand by (docs/standby.md):
+// the link tries them in turn, without pauses within a round and with short ones between rounds. A
+// leader sends something in each heartbeat period, so a stream that is silent for four of them is
+// ended: its controller is paused or cut off.
 #pragma once
 
 #include <atomic>
@@ -16,9 +21,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/random.h"
+#include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
 #include "proto/commands.pb.h"
@@ -30,7 +37,9 @@ class ClientContext;
 namespace longhaul::service {
 
 struct ControllerLinkOptions {
-  std::string address;  // "HOST:PORT"
+  std::vector<std::string> addresses;  // "HOST:PORT" of each controller; at least one
+  // Decides whether to follow a controller of this term. Called on the link's thread; empty: any.
+  std::function<Status(uint64_t term)> accept_term;
   std::string token;
   std::string identity_directory;  // of agent_identity.h; empty: without TLS
   NodeId node;
@@ -64,8 +73,18 @@ class ControllerLink {
 
  private:
   void RunReader();
-  // Runs one stream from its beginning to its end. Returns whether the controller sent Welcome.
-  bool RunStream();
+  // Runs one stream from its beginning to its end. `patience`: how long the connection may take,
+  // if there are several controllers. Returns whether the controller sent Welcome.
+  bool RunStream(const std::string& address, Duration patience);
+  // Takes messages until the stream ends. Returns the reason if the link ends it.
+  template <typename Stream>
+  Status Read(Stream& stream, uint64_t number, std::thread& writer);
+  // Ends the stream when it is silent. Runs until the stream has ended.
+  void WatchSilence(uint64_t number, Duration patience);
+  // Reports the end of a stream to the loop.
+  void NotifyEnd(bool welcomed, bool answered, const std::string& reason);
+  bool several() const { return options_.addresses.size() > 1; }
+  Duration PauseAfter(bool welcomed);
   template <typename Stream>
   void RunWriter(Stream& stream, uint64_t number);
   void TakeHeartbeatPeriod(int64_t nanoseconds);
@@ -77,7 +96,10 @@ class ControllerLink {
   // Shared with the callbacks on the loop, which may run after this object has ended.
   std::shared_ptr<const ControllerLinkObserver> observer_;
   uint64_t reported_stream_ = 0;  // the loop's view: the number of the last reported stream
-  Random random_;                 // used by the reading thread
+  Random random_;                 // used by the reading thread, as the next three
+  size_t at_ = 0;                 // the address to try
+  size_t failed_ = 0;             // tries in succession without Welcome
+  Duration pause_;
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
@@ -88,6 +110,10 @@ class ControllerLink {
   std::deque<std::pair<uint64_t, proto::FromAgent>> unsent_;  // with the stream they are for
 
   std::atomic<Duration> heartbeat_period_;  // of the newest stream
+  std::atomic<Duration> longest_period_;    // the present one or the one before it
+  std::atomic<bool> welcomed_ = false;      // the newest stream
+  std::atomic<bool> silent_ = false;        // the newest stream, so that it was ended
+  std::atomic<Instant> last_received_;      // on the newest stream, or its start
   std::thread reader_;
 };
 

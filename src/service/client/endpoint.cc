@@ -47,6 +47,20 @@ std::string FindAuthority(const std::string& chosen) {
   return "";
 }
 
+// Returns the URL of a controller that a user has named, with its scheme.
+Result<std::string> UrlOf(const std::string& named) {
+  if (named.empty()) {
+    return InvalidArgument(
+        "--controller has an empty address: expected a URL, or several with commas between");
+  }
+  std::string url = named;
+  if (!url.starts_with("http://") && !url.starts_with("https://")) url = "http://" + url;
+  if (url.starts_with("https://") || IsLoopback(HostOf(url))) return url;
+  return InvalidArgument("--controller " + Printable(url) +
+                         " would send the token unencrypted to another machine: use https://, "
+                         "or forward a port (ssh -L) and use http://localhost:PORT");
+}
+
 }  // namespace
 
 std::string HostOf(const std::string& url) {
@@ -90,14 +104,13 @@ Result<Endpoint> FindEndpoint(const EndpointChoice& choice) {
           "made in its state directory");
     }
     Endpoint endpoint;
-    endpoint.rest = choice.controller;
-    if (!endpoint.rest.starts_with("http://") && !endpoint.rest.starts_with("https://")) {
-      endpoint.rest = "http://" + endpoint.rest;
-    }
-    if (endpoint.rest.starts_with("http://") && !IsLoopback(HostOf(endpoint.rest))) {
-      return InvalidArgument("--controller " + Printable(endpoint.rest) +
-                             " would send the token unencrypted to another machine: use https://, "
-                             "or forward a port (ssh -L) and use http://localhost:PORT");
+    for (const std::string_view each : Split(choice.controller, ',')) {
+      ASSIGN_OR_RETURN(const std::string url, UrlOf(std::string(Trim(each))));
+      if (endpoint.rest.empty()) {
+        endpoint.rest = url;
+      } else {
+        endpoint.others.push_back(url);
+      }
     }
     endpoint.ca_file = FindAuthority(choice.ca_file);
     endpoint.token_file = choice.token_file;

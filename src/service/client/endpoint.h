@@ -8,13 +8,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
 namespace longhaul::service {
 
 struct Endpoint {
-  std::string rest;        // "http://HOST:PORT"
+  std::string rest;  // "http://HOST:PORT"
+  // Of the controllers that stand by for this one, of which one may lead now (docs/standby.md).
+  std::vector<std::string> others;
   std::string agents;      // "HOST:PORT", for the agents' gRPC streams
   std::string token_file;  // absolute
   std::string ca_file;     // what verifies the controller in TLS; empty: the system's authorities
@@ -23,7 +26,8 @@ struct Endpoint {
   std::string file;        // from which this was read; empty when named by a URL
 };
 
-// The user's choice: `--controller URL --token-file FILE --ca-file FILE`. All may be empty.
+// The user's choice: `--controller URL[,URL...] --token-file FILE --ca-file FILE`. All may be
+// empty.
 struct EndpointChoice {
   std::string controller;
   std::string token_file;

@@ -23,6 +23,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kConnectLimit = seconds(5);
+// With several controllers: a machine that has disappeared must not delay the next one.
+constexpr Duration kConnectLimitOfEach = seconds(1);
+// How long a call tries several controllers in turn, of which none leads during a takeover.
+constexpr Duration kTakeoverLimit = seconds(5);
 // A submission prepares data and may measure the machine before it answers.
 constexpr Duration kAnswerLimit = std::chrono::minutes(5);
 // The server sends a comment every 15 s; three missing ones mean a dead connection.
@@ -100,13 +104,7 @@ class RestClient::Connection {
 
   // Posts `body`, or gets when there is none.
   Result<std::string> Call(const std::string& path, const std::optional<std::string>& body,
-                           const char* accept) {
-    Result<std::string> answer = CallOnce(path, body, accept);
-    if (!answer.ok() && answer.status().code() == Code::kUnavailable && Reload()) {
-      return CallOnce(path, body, accept);
-    }
-    return answer;
-  }
+                           const char* accept);
 
   Status Follow(const std::string& path, const FollowOptions& options,
                 const std::function<bool(const FeedEvent&)>& take);
@@ -127,11 +125,18 @@ class RestClient::Connection {
                    const std::function<bool(const FeedEvent&)>& take,
                    const std::function<void()>& on_connected);
   bool Reload();
+  // Turns to the next controller, if there are several. Returns whether all were tried since the
+  // first one.
+  bool TryNext();
+  bool several() const;
+  // With several controllers: fails in time if this one is paused. A call itself may take minutes.
+  Status Probe();
   bool Pause(Duration pause);  // false when stopped
 
   std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
-  Endpoint endpoint_;
+  Endpoint endpoint_;  // `rest` is the controller to call next
+  size_t tried_ = 0;   // controllers that did not answer in succession
   bool stopped_ = false;
   std::vector<httplib::Client*> following_;
 };
@@ -140,7 +145,7 @@ std::unique_ptr<httplib::Client> RestClient::Connection::Open(Duration read_limi
   std::lock_guard lock(mutex_);
   auto client = std::make_unique<httplib::Client>(endpoint_.rest);
   client->set_bearer_token_auth(endpoint_.token);
-  client->set_connection_timeout(kConnectLimit);
+  client->set_connection_timeout(endpoint_.others.empty() ? kConnectLimit : kConnectLimitOfEach);
   client->set_read_timeout(read_limit);
   client->set_url_encode(false);
   client->enable_server_certificate_verification(true);
@@ -164,9 +169,45 @@ bool RestClient::Connection::Reload() {
   return changed;
 }
 
+bool RestClient::Connection::several() const { return !endpoint_.others.empty(); }
+
+bool RestClient::Connection::TryNext() {
+  const std::lock_guard lock(mutex_);
+  if (!several()) return true;
+  endpoint_.others.push_back(std::exchange(endpoint_.rest, endpoint_.others.front()));
+  endpoint_.others.erase(endpoint_.others.begin());
+  return ++tried_ % (endpoint_.others.size() + 1) == 0;
+}
+
+Status RestClient::Connection::Probe() {
+  if (!several()) return {};
+  const auto client = Open(kConnectLimitOfEach);
+  if (!client->is_valid()) return {};  // the call reports it
+  const httplib::Result result = client->Get("/v1/healthz");
+  if (!result) return NoAnswer(endpoint_, result.error());
+  return {};
+}
+
+Result<std::string> RestClient::Connection::Call(const std::string& path,
+                                                 const std::optional<std::string>& body,
+                                                 const char* accept) {
+  const Instant begin = io::MonotonicNow();
+  Result<std::string> answer = CallOnce(path, body, accept);
+  if (!answer.ok() && answer.status().code() == Code::kUnavailable && Reload()) {
+    answer = CallOnce(path, body, accept);
+  }
+  while (several() && answer.status().code() == Code::kUnavailable &&
+         io::MonotonicNow() - begin < kTakeoverLimit) {
+    if (TryNext() && !Pause(kFirstPause)) break;
+    answer = CallOnce(path, body, accept);
+  }
+  return answer;
+}
+
 Result<std::string> RestClient::Connection::CallOnce(const std::string& path,
                                                      const std::optional<std::string>& body,
                                                      const char* accept) {
+  RETURN_IF_ERROR(Probe());
   const auto client = Open(kAnswerLimit);
   if (!client->is_valid())
     return InvalidArgument("expected the URL of a controller, such as http://127.0.0.1:8080, not " +
@@ -199,6 +240,8 @@ RestClient::Connection::Ended RestClient::Connection::FollowOnce(
     const std::string& path, uint64_t& after, const std::function<bool(const FeedEvent&)>& take,
     const std::function<void()>& on_connected) {
   Ended ended;
+  ended.status = Probe();
+  if (!ended.status.ok()) return ended;
   const auto client = Open(kSilenceLimit);
   {
     std::lock_guard lock(mutex_);
@@ -284,7 +327,7 @@ Status RestClient::Connection::Follow(const std::string& path, const FollowOptio
     }
     connected = false;
     if (io::MonotonicNow() - last_heard > options.patience) return ended.status;
-    pause = std::min<Duration>(pause * 2, kLongestPause);
+    if (TryNext()) pause = std::min<Duration>(pause * 2, kLongestPause);
     Reload();
   }
 }

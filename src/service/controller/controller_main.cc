@@ -44,16 +44,38 @@ sigset_t EndingSignals() {
   return set;
 }
 
-enum class End { kAsked, kParentEnded };
+enum class End { kNone, kAsked, kParentEnded };
 
-// Blocks until one of the signals, which must be blocked, arrives, or the parent ends. Without a
-// valid `parent` only a signal counts.
-End AwaitEnd(const sigset_t& ending, const io::Fd& parent) {
-  const io::Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
+// Blocks until one of the signals, which must be blocked, arrives, or the parent ends, or for
+// `limit_ms` unless that is -1. Without a valid `parent` only a signal counts.
+End AwaitEnd(const io::Fd& signals, const io::Fd& parent, int limit_ms) {
   pollfd wanted[2] = {{signals.get(), POLLIN, 0}, {parent.get(), POLLIN, 0}};
-  while (::poll(wanted, 2, -1) < 0) {
-  }
+  int ready = 0;
+  do {
+    ready = ::poll(wanted, 2, limit_ms);
+  } while (ready < 0);
+  if (ready == 0) return End::kNone;
   return wanted[0].revents != 0 ? End::kAsked : End::kParentEnded;
+}
+
+// What this process does while it stands by, and when it has lost the leadership.
+StandbyOptions StandbyOf(const ControllerServiceOptions& options, const io::Fd& signals,
+                         const io::Fd& parent) {
+  StandbyOptions standby;
+  standby.await_end = [&signals, &parent](Duration limit) {
+    const auto limit_ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+    return AwaitEnd(signals, parent, static_cast<int>(limit_ms)) != End::kNone;
+  };
+  standby.on_standby = [state = options.state_directory](const std::string& leader) {
+    std::printf("controller stands by: %s leads, state in %s\n", leader.c_str(), state.c_str());
+    std::fflush(stdout);
+  };
+  standby.on_lost = [state = options.state_directory](const Status& reason) {
+    io::LogError("controller", "this controller ends: " + reason.message());
+    (void)::unlink((state + "/endpoint.json").c_str());  // so that clients do not find it there
+    ::_exit(1);
+  };
+  return standby;
 }
 
 }  // namespace
@@ -79,7 +101,10 @@ int ControllerMain(ControllerServiceOptions options, pid_t parent_process) {
                      "events.db");
     ::_exit(1);
   };
+  const io::Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
+  options.shared_log.standby = StandbyOf(options, signals, parent);
   auto controller = ControllerService::Start(options);
+  if (controller.status().code() == Code::kCancelled) return 0;  // it stood by
   if (!controller.ok()) {
     (void)Complain(controller.status());
     return controller.status().code() == Code::kInvalidArgument ? kUsageError : 1;
@@ -88,7 +113,7 @@ int ControllerMain(ControllerServiceOptions options, pid_t parent_process) {
   std::printf("controller ready: REST on %s, agents on %s, state in %s\n", endpoint.rest.c_str(),
               endpoint.agents.c_str(), options.state_directory.c_str());
   std::fflush(stdout);
-  if (AwaitEnd(ending, parent) == End::kParentEnded) {
+  if (AwaitEnd(signals, parent, -1) == End::kParentEnded) {
     // Nobody is left to stop the jobs: they end here, with what they have.
     ::alarm(kOrphanEndSeconds);  // the end of this process, whatever blocks
     (*controller)->StopJobs("the process that started this cluster has ended", kOrphanLimit);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/clock.h"
@@ -16,6 +17,7 @@
 #include "service/controller/submission/submission.h"
 #include "service/controller/token.h"
 #include "service/notify/hook_file.h"
+#include "service/security/secret.h"
 #include "service/trainer_program.h"
 #include "spec/queue/controller_file.h"
 
@@ -77,6 +79,38 @@ Result<proto::SchedulingConfiguration> ReadConfiguration(const std::string& path
   return configuration;
 }
 
+// Agents and clients are given the addresses of all controllers before one of them leads.
+Status CheckSharedAddresses(const ControllerServiceOptions& options) {
+  for (const auto& [name, text] :
+       {std::pair{"--rest", options.rest}, std::pair{"--agents", options.agents}}) {
+    ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(text));
+    if (address.port != 0) continue;
+    return InvalidArgument(std::string(name) + " " + text +
+                           " has port 0, but agents and clients have to know the addresses of all "
+                           "controllers that share a log: choose a port");
+  }
+  return Status();
+}
+
+// What all controllers of a cluster must have in common: an agent or a client that one of them has
+// accepted must be accepted by the next one.
+Result<std::string> SecretsFingerprint(const std::string& token, const std::string& directory,
+                                       const std::optional<ServerTls>& tls) {
+  if (!tls) return HashOf(token);
+  ASSIGN_OR_RETURN(const CertificateAndKey authority, AgentAuthority(directory, io::Now()));
+  ASSIGN_OR_RETURN(const std::string peer_secret, PeerSecret(directory));
+  return HashOf(token + "\n" + tls->ca + "\n" + authority.certificate + "\n" + peer_secret);
+}
+
+// Of a controller that had its log in the state directory before.
+void WarnOfUnusedFiles(const std::string& directory) {
+  for (const char* name : {"events.db", "tokens.json", "join-tokens.json"}) {
+    if (!std::filesystem::exists(directory + "/" + name)) continue;
+    io::LogWarning("controller", directory + "/" + name +
+                                     " is not used with --log: its content is in the database");
+  }
+}
+
 void WarnOfOpenDirectory(const std::string& path) {
   const std::string warning = io::WarningOfOpenDirectory(path);
   if (!warning.empty()) io::LogWarning("controller", warning);
@@ -93,7 +127,7 @@ Result<std::unique_ptr<ControllerService>> ControllerService::Start(
   if (opened.ok()) return service;
   // One that was refused, for a port in use perhaps, leaves nothing behind. The log is locked, so
   // that no other controller can have begun to use the new directory.
-  const bool owned = service->log_ != nullptr;
+  const bool owned = service->log_ != nullptr && service->shared_log_ == nullptr;
   if (is_new && owned) {
     service->Stop();
     std::filesystem::remove_all(options.state_directory, unknown);
@@ -114,17 +148,11 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   const std::string directory = std::filesystem::absolute(options.state_directory, error).string();
   if (error) return InternalError("no absolute path of " + options.state_directory);
   endpoint_path_ = directory + "/endpoint.json";
-  endpoint_.token_file = options.token_file.empty()
-                             ? directory + "/token"
-                             : std::filesystem::absolute(options.token_file).string();
-  ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
-  ASSIGN_OR_RETURN(tokens_, TokenStore::Open(directory + "/tokens.json", endpoint_.token));
-
+  RETURN_IF_ERROR(OpenToken(options, directory));
   audit_ = std::make_unique<AuditLog>(directory + "/audit.log", AuditLog::Limits());
   RETURN_IF_ERROR(audit_->Open());
-  RETURN_IF_ERROR(OpenTls(options, directory));
-
-  ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
+  ASSIGN_OR_RETURN(std::optional<ServerTls> tls, LoadTls(options, directory));
+  RETURN_IF_ERROR(OpenLog(options, directory, tls));
   feed_ = std::make_unique<NotificationFeed>(*log_);
   CoreLoopOptions loop_options;
   loop_options.scheduling = std::move(configuration);
@@ -132,6 +160,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   loop_options.violation_path = directory + "/violation.txt";
   loop_options.kill_controller = options.kill_controller;
   loop_options.on_violation = options.on_violation;
+  loop_options.on_lost = options.shared_log.standby.on_lost;
   StartHooks(hooks);
   if (hooks_ != nullptr) {
     loop_options.notify = [this](const proto::Notification& each) { hooks_->Take(each); };
@@ -141,8 +170,83 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   loop_options.check_nodes = [this](const runtime::NodeCheckOrder& order) { CheckJob(order); };
   ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
 
+  if (shared_log_ != nullptr) RETURN_IF_ERROR(StandBy(options));
+  RETURN_IF_ERROR(OpenTables(options, directory, std::move(tls)));
   RETURN_IF_ERROR(StartGateway(options));
+  RETURN_IF_ERROR(StartRest(options, directory));
+  loop_->Start(*gateway_);
 
+  endpoint_.rest = (admission_ == nullptr ? "http://" : "https://") +
+                   WithPort(Reachable(options.rest), rest_->port());
+  endpoint_.agents = WithPort(Reachable(options.agents), gateway_->port());
+  if (admission_ != nullptr) endpoint_.ca_file = admission_->server().ca_file;
+  endpoint_.pid = ::getpid();
+  endpoint_.file = endpoint_path_;
+  return WriteEndpoint(endpoint_path_, endpoint_);
+}
+
+Status ControllerService::OpenToken(const ControllerServiceOptions& options,
+                                    const std::string& directory) {
+  endpoint_.token_file = options.token_file.empty()
+                             ? directory + "/token"
+                             : std::filesystem::absolute(options.token_file).string();
+  ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
+  return Status();
+}
+
+Status ControllerService::OpenLog(const ControllerServiceOptions& options,
+                                  const std::string& directory,
+                                  const std::optional<ServerTls>& tls) {
+  if (options.shared_log.address.empty()) {
+    ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
+    return Status();
+  }
+  RETURN_IF_ERROR(CheckSharedAddresses(options));
+  ASSIGN_OR_RETURN(const PostgresAddress address,
+                   PostgresAddress::Parse(options.shared_log.address));
+  ASSIGN_OR_RETURN(const std::string secrets, SecretsFingerprint(endpoint_.token, directory, tls));
+  WarnOfUnusedFiles(directory);
+  ASSIGN_OR_RETURN(auto log, PostgresLog::Open(address, secrets));
+  LeadershipOptions leadership;
+  leadership.address = address;
+  leadership.lease = options.shared_log.lease;
+  leadership.holder = HolderName();
+  leadership.rest = options.rest;
+  leadership.agents = options.agents;
+  leadership_ = std::make_unique<Leadership>(std::move(leadership));
+  shared_log_ = log.get();
+  log_ = std::move(log);
+  return Status();
+}
+
+// The loop has no thread yet, so that the core is stepped by this one.
+Status ControllerService::StandBy(const ControllerServiceOptions& options) {
+  ASSIGN_OR_RETURN(term_,
+                   AwaitLeadership(options.shared_log.standby, *leadership_, *shared_log_, *loop_));
+  feed_->StartAtEndOfLog();
+  return Status();
+}
+
+Status ControllerService::OpenTables(const ControllerServiceOptions& options,
+                                     const std::string& directory, std::optional<ServerTls> tls) {
+  const auto document = [this, directory](const std::string& name) {
+    return shared_log_ != nullptr
+               ? shared_log_->Document(name)
+               : std::unique_ptr<SecretDocument>(new SecretFile(directory + "/" + name));
+  };
+  ASSIGN_OR_RETURN(tokens_, TokenStore::Open(document("tokens.json"), endpoint_.token));
+  if (!tls) return Status();
+  AgentAdmissionOptions admission;
+  admission.directory = directory;
+  admission.external = options.external;
+  admission.server = *std::move(tls);
+  admission.join_tokens = [document] { return document("join-tokens.json"); };
+  ASSIGN_OR_RETURN(admission_, AgentAdmission::Open(admission, *audit_, io::Now()));
+  return Status();
+}
+
+Status ControllerService::StartRest(const ControllerServiceOptions& options,
+                                    const std::string& directory) {
   RestServerOptions rest_options;
   rest_options.address = options.rest;
   rest_options.behind_proxy = options.behind_proxy;
@@ -159,15 +263,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   }
   ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, *tokens_, *audit_,
                                             std::move(prepare)));
-  loop_->Start(*gateway_);
-
-  endpoint_.rest = (admission_ == nullptr ? "http://" : "https://") +
-                   WithPort(Reachable(options.rest), rest_->port());
-  endpoint_.agents = WithPort(Reachable(options.agents), gateway_->port());
-  if (admission_ != nullptr) endpoint_.ca_file = admission_->server().ca_file;
-  endpoint_.pid = ::getpid();
-  endpoint_.file = endpoint_path_;
-  return WriteEndpoint(endpoint_path_, endpoint_);
+  return Status();
 }
 
 Status ControllerService::StartGateway(const ControllerServiceOptions& options) {
@@ -176,6 +272,7 @@ Status ControllerService::StartGateway(const ControllerServiceOptions& options) 
   gateway.token = endpoint_.token;
   gateway.heartbeat_period = options.heartbeat_period;
   gateway.admission = admission_.get();
+  gateway.term = term_;
   ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway, *loop_, *audit_));
   NodeCheckPort port;
   port.targets = [this] {
@@ -216,8 +313,8 @@ void ControllerService::FinishHooks() {
   hooks_.reset();
 }
 
-Status ControllerService::OpenTls(const ControllerServiceOptions& options,
-                                  const std::string& directory) {
+Result<std::optional<ServerTls>> ControllerService::LoadTls(const ControllerServiceOptions& options,
+                                                            const std::string& directory) {
   ASSIGN_OR_RETURN(const HostPort rest, ParseHostPort(options.rest));
   ASSIGN_OR_RETURN(const HostPort agents, ParseHostPort(options.agents));
   std::string text;
@@ -225,16 +322,14 @@ Status ControllerService::OpenTls(const ControllerServiceOptions& options,
     ASSIGN_OR_RETURN(text, io::ReadText(options.config_file, kLargestConfiguration));
   }
   ASSIGN_OR_RETURN(const auto paths, FindTls(text, options.config_file, directory));
+  std::optional<ServerTls> tls;
   if (paths) {
     const std::string hosts[] = {rest.host, agents.host};
-    AgentAdmissionOptions admission;
-    admission.directory = directory;
-    admission.external = options.external;
-    ASSIGN_OR_RETURN(admission.server, LoadServerTls(*paths, hosts, io::Now()));
-    ASSIGN_OR_RETURN(admission_, AgentAdmission::Open(admission, *audit_, io::Now()));
+    ASSIGN_OR_RETURN(tls, LoadServerTls(*paths, hosts, io::Now()));
   }
   RETURN_IF_ERROR(RefuseWithoutTls(options.agents, agents.host, paths.has_value()));
-  return RefuseWithoutTls(options.rest, rest.host, paths.has_value());
+  RETURN_IF_ERROR(RefuseWithoutTls(options.rest, rest.host, paths.has_value()));
+  return tls;
 }
 
 ControllerService::~ControllerService() { Stop(); }
@@ -271,6 +366,8 @@ void ControllerService::Stop() {
   if (gateway_ != nullptr) gateway_->OnCheckAnswer(nullptr);
   if (loop_ != nullptr) loop_->Stop();
   if (gateway_ != nullptr) gateway_->Stop();
+  // Another controller takes over at once. Nothing is appended or sent from here on.
+  if (leadership_ != nullptr) leadership_->Stop();
   FinishHooks();
   if (!endpoint_.rest.empty()) {
     // A file that is already gone is as good.

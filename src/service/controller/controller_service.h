@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,21 @@
 #include "service/controller/log/event_log.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/rest_server.h"
+#include "service/controller/standby/leadership.h"
+#include "service/controller/standby/postgres_log.h"
+#include "service/controller/standby/standby.h"
 #include "service/notify/notifier.h"
 #include "service/security/external_identity.h"
 #include "service/security/token_store.h"
 
 namespace longhaul::service {
+
+// For controllers of one cluster of which one leads and the others stand by (docs/standby.md).
+struct SharedLogOptions {
+  std::string address;  // postgresql://...; empty: the log is events.db and nobody stands by
+  Duration lease = std::chrono::seconds(1);
+  StandbyOptions standby;
+};
 
 struct ControllerServiceOptions {
   std::string state_directory;  // created when absent; has events.db, token, tokens.json,
@@ -28,6 +39,7 @@ struct ControllerServiceOptions {
   std::string agents = "127.0.0.1:0";
   std::string token_file;     // empty: state_directory/token
   bool behind_proxy = false;  // see RestServerOptions
+  SharedLogOptions shared_log;
   Duration heartbeat_period = std::chrono::milliseconds(250);
   runtime::ControllerOptions core;
   std::string notify_file;  // hooks, docs/notify.md; empty: none
@@ -42,7 +54,8 @@ struct ControllerServiceOptions {
 
 class ControllerService {
  public:
-  // Replays the log and listens; endpoint.json exists once it listens.
+  // Replays the log and listens; endpoint.json exists once it listens. With a shared log it blocks
+  // until this controller leads; kCancelled when it is to end before.
   static Result<std::unique_ptr<ControllerService>> Start(const ControllerServiceOptions& options);
   ~ControllerService();  // stops
   ControllerService(const ControllerService&) = delete;
@@ -65,8 +78,17 @@ class ControllerService {
  private:
   ControllerService() = default;
   Status Open(const ControllerServiceOptions& options);
+  Status OpenToken(const ControllerServiceOptions& options, const std::string& directory);
   // Loads the files of TLS, if there are any: those of the configuration, or those that init made.
-  Status OpenTls(const ControllerServiceOptions& options, const std::string& directory);
+  Result<std::optional<ServerTls>> LoadTls(const ControllerServiceOptions& options,
+                                           const std::string& directory);
+  Status OpenLog(const ControllerServiceOptions& options, const std::string& directory,
+                 const std::optional<ServerTls>& tls);
+  Status StandBy(const ControllerServiceOptions& options);
+  // The tables of tokens, and with TLS the admission of agents.
+  Status OpenTables(const ControllerServiceOptions& options, const std::string& directory,
+                    std::optional<ServerTls> tls);
+  Status StartRest(const ControllerServiceOptions& options, const std::string& directory);
 
   // The gateway, and the node checks that use it.
   Status StartGateway(const ControllerServiceOptions& options);
@@ -78,6 +100,8 @@ class ControllerService {
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<Notifier> hooks_;  // null: there are none
   std::unique_ptr<EventLog> log_;
+  PostgresLog* shared_log_ = nullptr;  // log_, where controllers share it
+  uint64_t term_ = 0;                  // of the shared log
   std::unique_ptr<TokenStore> tokens_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<NotificationFeed> feed_;
@@ -86,6 +110,7 @@ class ControllerService {
   std::unique_ptr<AgentGateway> gateway_;
   std::unique_ptr<NodeCheckService> checks_;
   std::unique_ptr<RestServer> rest_;
+  std::unique_ptr<Leadership> leadership_;  // null: nobody stands by
   Endpoint endpoint_;
   std::string endpoint_path_;
 };

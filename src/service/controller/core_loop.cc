@@ -43,25 +43,31 @@ Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& option
 }
 
 Status CoreLoop::Replay() {
-  const uint64_t all = log_.last_sequence();
-  Instant last_report = io::MonotonicNow();
-  // The commands and notifications of replayed events are dropped: they were sent, or the agents
-  // receive the equivalent when they join again.
-  RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const proto::Event& event) {
-    core_.Step(event, now);
-    if (io::MonotonicNow() - last_report > seconds(1)) {
-      last_report = io::MonotonicNow();
-      io::LogInfo("controller", "replaying the event log: " + std::to_string(sequence) + " of " +
-                                    std::to_string(all) + " events");
-    }
-    return Status();
-  }));
-  now_ = log_.last_instant();
-  logged_events_ = all;
+  RETURN_IF_ERROR(CatchUp());
   // Checked once at the end and not after each event, because each event was checked before it was
   // logged.
   const Status invariants = core_.CheckInvariants();
   return invariants.ok() ? Status() : invariants.WithContext("the replayed state is wrong");
+}
+
+Status CoreLoop::CatchUp() {
+  const uint64_t all = log_.last_sequence();
+  Instant last_report = io::MonotonicNow();
+  // The commands and notifications of replayed events are dropped: they were sent, or the agents
+  // receive the equivalent when they join again.
+  const auto take = [&](uint64_t sequence, Instant now, const proto::Event& event) {
+    core_.Step(event, now);
+    logged_events_ = sequence;
+    if (io::MonotonicNow() - last_report > seconds(1)) {
+      last_report = io::MonotonicNow();
+      io::LogInfo("controller", "replaying the event log: " + std::to_string(sequence) + " of " +
+                                    std::to_string(std::max(all, sequence)) + " events");
+    }
+    return Status();
+  };
+  RETURN_IF_ERROR(log_.ReplayAfter(logged_events_, take));
+  now_ = log_.last_instant();
+  return Status();
 }
 
 // The first event of this life. It carries the configuration, so that the log contains everything
@@ -273,6 +279,12 @@ bool CoreLoop::Write(const Outcome& outcome) {
     if (changed) {
       io::LogError("controller",
                    status.message() + "; nothing is decided or accepted until it can be written");
+    }
+    if (status.code() == Code::kAborted) {
+      stopped_ = true;
+      lock.unlock();
+      if (options_.on_lost) options_.on_lost(status);
+      return false;
     }
     if (wake_.wait_for(lock, kLogRetry, [this] { return stopped_; })) return false;
   }

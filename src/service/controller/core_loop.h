@@ -57,6 +57,9 @@ struct CoreLoopOptions {
   std::function<void(const runtime::NodeCheckOrder&)> check_nodes;
   // Called when an invariant is violated; the controller must stop. In production: end the process.
   std::function<void(const Status&)> on_violation;
+  // Called when the log reports that another controller leads (EventLog::Append); nothing of the
+  // batch is sent. In production: end the process.
+  std::function<void(const Status&)> on_lost;
   // Called with each notification once it is logged; must not block. May be empty.
   std::function<void(const proto::Notification&)> notify;
 };
@@ -76,6 +79,10 @@ class CoreLoop {
   ~CoreLoop();
   CoreLoop(const CoreLoop&) = delete;
   CoreLoop& operator=(const CoreLoop&) = delete;
+
+  // Takes the events that another controller has appended since the last call. Call it before Start
+  // only, on one thread.
+  Status CatchUp();
 
   // Requires that `port` outlives the running loop.
   void Start(AgentPort& port);

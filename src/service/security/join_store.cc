@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "io/files/private_files.h"
 #include "service/security/secret.h"
 
 namespace longhaul::service {
@@ -28,13 +27,13 @@ Result<JoinTokenText> ParseJoinToken(const std::string& text) {
   return InvalidArgument("this is no join token (lhj_... of longhaul token create-join)");
 }
 
-Result<std::unique_ptr<JoinStore>> JoinStore::Open(const std::string& path) {
+Result<std::unique_ptr<JoinStore>> JoinStore::Open(std::unique_ptr<SecretDocument> document) {
   JoinTable table;
-  const Result<std::string> text = io::ReadPrivateText(path, kLargestFile);
+  const Result<std::string> text = document->Read(kLargestFile);
   if (text.ok()) {
     Result<JoinTable> parsed = JoinTable::Parse(*text);
     if (!parsed.ok()) {
-      return parsed.status().WithContext(path +
+      return parsed.status().WithContext(document->Place() +
                                          " is damaged, and without it used tokens and revoked "
                                          "certificates would be valid again: repair it, or remove "
                                          "it if no token is in use and nothing was revoked");
@@ -43,11 +42,11 @@ Result<std::unique_ptr<JoinStore>> JoinStore::Open(const std::string& path) {
   } else if (text.status().code() != Code::kNotFound) {
     return text.status();
   }
-  return std::unique_ptr<JoinStore>(new JoinStore(path, std::move(table)));
+  return std::unique_ptr<JoinStore>(new JoinStore(std::move(document), std::move(table)));
 }
 
 Status JoinStore::Replace(JoinTable changed) {
-  RETURN_IF_ERROR(io::WritePrivateText(path_, changed.Text()));
+  RETURN_IF_ERROR(document_->Write(changed.Text()));
   table_ = std::move(changed);
   return {};
 }

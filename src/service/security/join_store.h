@@ -1,8 +1,8 @@
-// The controller's join tokens in their file (mode 0600), and the secrets that carry them.
+// The controller's join tokens in their document, and the secrets that carry them.
 //
 // The text of a join token is "lhj_SECRET.FINGERPRINT": 64 hex digits each. The fingerprint is the
 // SHA-256 of the authority's certificate, so an agent that has only the token can verify the
-// controller before it presents the secret. Thread-safe; a token that was used up is so on the disk
+// controller before it presents the secret. Thread-safe; a token that was used up is so durably
 // before Use returns, also for a controller that starts again.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "service/security/join_table.h"
+#include "service/security/secret_document.h"
 
 namespace longhaul::service {
 
@@ -25,7 +26,11 @@ Result<JoinTokenText> ParseJoinToken(const std::string& text);
 
 class JoinStore {
  public:
-  static Result<std::unique_ptr<JoinStore>> Open(const std::string& path);
+  static Result<std::unique_ptr<JoinStore>> Open(std::unique_ptr<SecretDocument> document);
+  // The same with a file.
+  static Result<std::unique_ptr<JoinStore>> Open(const std::string& path) {
+    return Open(std::make_unique<SecretFile>(path));
+  }
 
   // Returns the text of a new token for the node, or for any with an empty name.
   Result<std::string> Create(const std::string& node, const std::string& fingerprint,
@@ -40,10 +45,11 @@ class JoinStore {
   Status CheckGeneration(const std::string& node, uint64_t generation) const;
 
  private:
-  JoinStore(std::string path, JoinTable table) : path_(std::move(path)), table_(std::move(table)) {}
+  JoinStore(std::unique_ptr<SecretDocument> document, JoinTable table)
+      : document_(std::move(document)), table_(std::move(table)) {}
   Status Replace(JoinTable changed);  // requires mutex_
 
-  const std::string path_;
+  const std::unique_ptr<SecretDocument> document_;
   mutable std::mutex mutex_;  // guards the table
   JoinTable table_;
 };

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "io/files/private_files.h"
 #include "service/security/secret.h"
 
 namespace longhaul::service {
@@ -13,19 +12,22 @@ constexpr std::string_view kTokenPrefix = "lht_";
 
 }  // namespace
 
-TokenStore::TokenStore(std::string path, std::string administrator, TokenTable table)
-    : path_(std::move(path)), administrator_(std::move(administrator)), table_(std::move(table)) {}
+TokenStore::TokenStore(std::unique_ptr<SecretDocument> document, std::string administrator,
+                       TokenTable table)
+    : document_(std::move(document)),
+      administrator_(std::move(administrator)),
+      table_(std::move(table)) {}
 
 // A missing file means that no token was made. A damaged one is an error and not an empty table,
 // which would refuse all tokens without a reason.
-Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
+Result<std::unique_ptr<TokenStore>> TokenStore::Open(std::unique_ptr<SecretDocument> document,
                                                      std::string administrator) {
   TokenTable table;
-  const Result<std::string> text = io::ReadPrivateText(path, kLargestTokenFile);
+  const Result<std::string> text = document->Read(kLargestTokenFile);
   if (text.ok()) {
     Result<TokenTable> parsed = TokenTable::Parse(*text);
     if (!parsed.ok()) {
-      return parsed.status().WithContext(path +
+      return parsed.status().WithContext(document->Place() +
                                          " is damaged: repair it, or remove it and make "
                                          "the tokens again");
     }
@@ -34,7 +36,7 @@ Result<std::unique_ptr<TokenStore>> TokenStore::Open(const std::string& path,
     return text.status();
   }
   return std::unique_ptr<TokenStore>(
-      new TokenStore(path, std::move(administrator), std::move(table)));
+      new TokenStore(std::move(document), std::move(administrator), std::move(table)));
 }
 
 // The local token is checked first and without the lock: it never changes.
@@ -49,7 +51,7 @@ Result<Identity> TokenStore::Identify(std::string_view secret, Instant now) cons
 // The file first: a token that was handed out, or revoked, must be so after a crash too. If the
 // write fails, the table in memory stays as it was. Requires mutex_.
 Status TokenStore::Replace(TokenTable changed) {
-  RETURN_IF_ERROR(io::WritePrivateText(path_, changed.Text()));
+  RETURN_IF_ERROR(document_->Write(changed.Text()));
   table_ = std::move(changed);
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "service/agent/agent_options.h"
@@ -9,9 +10,10 @@
 namespace longhaul::service {
 
 struct AgentCredentials {
-  bool tls = false;         // the certificate in the state directory
-  std::string token;        // without TLS
-  std::string peer_secret;  // between agents
+  std::vector<std::string> controllers;  // "HOST:PORT" each
+  bool tls = false;                      // the certificate in the state directory
+  std::string token;                     // without TLS
+  std::string peer_secret;               // between agents
 };
 
 // Joins if this is the first start with a join token. Refuses to be reached from outside, or to

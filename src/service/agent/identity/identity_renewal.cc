@@ -13,8 +13,9 @@ constexpr auto kPeriod = std::chrono::minutes(5);
 
 }  // namespace
 
-IdentityRenewal::IdentityRenewal(std::string controller, std::string node, std::string directory)
-    : controller_(std::move(controller)),
+IdentityRenewal::IdentityRenewal(std::vector<std::string> controllers, std::string node,
+                                 std::string directory)
+    : controllers_(std::move(controllers)),
       node_(std::move(node)),
       directory_(std::move(directory)),
       thread_([this] { Run(); }) {}
@@ -45,7 +46,10 @@ void IdentityRenewal::RenewIfDue() {
                                  : Result<bool>(identity.status());
   Status status = due.status();
   if (due.ok() && *due) {
-    status = RenewIdentity(controller_, node_, directory_);
+    for (const std::string& controller : controllers_) {  // any that leads can do it
+      status = RenewIdentity(controller, node_, directory_);
+      if (status.ok()) break;
+    }
     if (status.ok()) io::LogInfo(component, "the certificate is renewed");
   }
   if (!status.ok()) {

@@ -9,12 +9,13 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace longhaul::service {
 
 class IdentityRenewal {
  public:
-  IdentityRenewal(std::string controller, std::string node, std::string directory);
+  IdentityRenewal(std::vector<std::string> controllers, std::string node, std::string directory);
   ~IdentityRenewal();
   IdentityRenewal(const IdentityRenewal&) = delete;
   IdentityRenewal& operator=(const IdentityRenewal&) = delete;
@@ -23,7 +24,7 @@ class IdentityRenewal {
   void Run();
   void RenewIfDue();
 
-  const std::string controller_;
+  const std::vector<std::string> controllers_;
   const std::string node_;
   const std::string directory_;
   std::mutex mutex_;  // guards stopping_

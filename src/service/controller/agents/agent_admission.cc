@@ -12,7 +12,13 @@ Result<std::unique_ptr<AgentAdmission>> AgentAdmission::Open(const AgentAdmissio
   ASSIGN_OR_RETURN(made->authority_, AgentAuthority(options.directory, now));
   ASSIGN_OR_RETURN(made->fingerprint_, Fingerprint(options.server.ca));
   ASSIGN_OR_RETURN(made->peer_secret_, PeerSecret(options.directory));
-  ASSIGN_OR_RETURN(made->tokens_, JoinStore::Open(options.directory + "/join-tokens.json"));
+  std::unique_ptr<SecretDocument> tokens;
+  if (options.join_tokens) {
+    tokens = options.join_tokens();
+  } else {
+    tokens = std::make_unique<SecretFile>(options.directory + "/join-tokens.json");
+  }
+  ASSIGN_OR_RETURN(made->tokens_, JoinStore::Open(std::move(tokens)));
   return made;
 }
 

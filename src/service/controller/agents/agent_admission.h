@@ -23,6 +23,8 @@ namespace longhaul::service {
 
 struct AgentAdmissionOptions {
   std::string directory;  // the controller's
+  // Returns where the join tokens are; empty: join-tokens.json in the directory.
+  std::function<std::unique_ptr<SecretDocument>()> join_tokens;
   ServerTls server;
   Duration validity = std::chrono::hours(24 * 30);  // of an agent's certificate
   // Decides about join tokens of its form. Shared with the REST server. None: there are no others

@@ -156,6 +156,14 @@ class AgentGateway::Stream final
     std::lock_guard lock(mutex_);
     period_before_ = std::exchange(period_, period);
   }
+  // Whether the next heartbeat to the agent is due; if so, the caller sends it.
+  bool TakeHeartbeat(Instant now) {
+    std::lock_guard lock(mutex_);
+    // The watcher looks once in the shortest period, and not on the dot.
+    if (now - last_heartbeat_ < period_ - period_ / 4) return false;
+    last_heartbeat_ = now;
+    return true;
+  }
 
   // One read is under way at a time. The next one starts only when this one has been taken, so the
   // events of an agent enter the loop in their order.
@@ -300,6 +308,7 @@ class AgentGateway::Stream final
   bool finished_ = false;
   grpc::Status final_;
   std::string reason_;
+  Instant last_heartbeat_;             // to the agent
   std::deque<proto::ToAgent> outbox_;  // the front one is being written
 };
 
@@ -445,6 +454,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
     proto::Welcome welcome;
     welcome.set_acknowledged(core.AcknowledgedSequence(stream->node(), stream->incarnation()));
     welcome.set_heartbeat_period_ns(stream->period().count());
+    welcome.set_term(options_.term);
     stream->Welcome(welcome);
   });
   return posted ? Status() : Unavailable("the controller is overloaded or stopping");
@@ -505,6 +515,7 @@ void AgentGateway::Deliver(const NodeId& node, const proto::Command& command) {
   if (stream == nullptr) return;
   proto::ToAgent message;
   *message.mutable_command() = command;
+  message.mutable_command()->set_term(options_.term);
   stream->Send(std::move(message));
 }
 
@@ -541,15 +552,18 @@ size_t AgentGateway::streams() const {
   return current_.size();
 }
 
-// Only a change by half is worth a message to each agent.
+// Only a change by half is worth a message to each agent. Where controllers stand by, the message
+// is the heartbeat to the agents as well.
 void AgentGateway::AdaptPeriods(const std::vector<std::shared_ptr<Stream>>& streams) const {
   const Duration wanted = HeartbeatPeriodOf(streams.size(), options_.heartbeat_period);
   for (const auto& stream : streams) {
     const Duration period = stream->period();
-    if (2 * wanted < 3 * period && 2 * period < 3 * wanted) continue;
-    stream->SetPeriod(wanted);
+    const bool changes = 2 * wanted >= 3 * period || 2 * period >= 3 * wanted;
+    const bool due = options_.term > 0 && stream->TakeHeartbeat(io::MonotonicNow());
+    if (!changes && !due) continue;
+    if (changes) stream->SetPeriod(wanted);
     proto::ToAgent message;
-    message.set_heartbeat_period_ns(wanted.count());
+    message.set_heartbeat_period_ns((changes ? wanted : period).count());
     stream->Send(std::move(message));
   }
 }

@@ -42,6 +42,10 @@ struct AgentGatewayOptions {
   std::string token;                    // which agents present without TLS
   AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the gateway
   Duration heartbeat_period = std::chrono::milliseconds(250);  // the shortest one
+  // Of the leadership (standby/leadership.h), in Welcome and in each command; 0: nobody stands by.
+  // With one, agents receive a message in each period, so that they notice a controller that is
+  // paused or cut off.
+  uint64_t term = 0;
 };
 
 // The period at which so many agents send heartbeats: 500 us for each, but at least `shortest` and

@@ -5,10 +5,14 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <utility>
 
+#include "io/fd.h"
 #include "io/files/private_files.h"
 #include "io/log/log.h"
 
@@ -54,16 +58,36 @@ Status MakePrivate(const std::string& path) {
   return Status();
 }
 
-std::string KindOf(const proto::Notification& notification) {
-  const auto* descriptor =
-      proto::Notification::descriptor()->FindFieldByNumber(notification.kind_case());
-  return descriptor == nullptr ? "none" : descriptor->name();
-}
+class SqliteLog final : public EventLog {
+ public:
+  SqliteLog(std::string path, io::Fd lock);
+  ~SqliteLog() override;
+  Status Prepare();
 
-}  // namespace
+  Status Append(std::span<const LogEntry> batch) override;
+  Status ReplayAfter(uint64_t after, const TakeEvent& take) override;
+  Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
+                                                        size_t limit) override;
+  void LimitSize(Bytes size) override { size_limit_ = size.count(); }
+
+ private:
+  class Database;
+  Status ApplySizeLimit();
+  Status RollBack();
+  Status Insert(const LogEntry& entry, uint64_t sequence);
+
+  std::string path_;
+  io::Fd lock_;
+  std::unique_ptr<Database> writer_;
+  std::atomic<int64_t> size_limit_ = INT64_MAX;
+  int64_t applied_size_limit_ = INT64_MAX;
+
+  std::mutex reader_mutex_;  // guards reader_
+  std::unique_ptr<Database> reader_;
+};
 
 // One connection with its prepared statements.
-class EventLog::Database {
+class SqliteLog::Database {
  public:
   // NOMUTEX: each connection is used by one thread at a time. The loop's thread has the writer; a
   // mutex guards the reader.
@@ -148,28 +172,11 @@ class EventLog::Database {
   std::vector<sqlite3_stmt*> statements_;
 };
 
-EventLog::EventLog(std::string path, io::Fd lock)
+SqliteLog::SqliteLog(std::string path, io::Fd lock)
     : path_(std::move(path)), lock_(std::move(lock)) {}
-EventLog::~EventLog() = default;
+SqliteLog::~SqliteLog() = default;
 
-Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  // A file of its own carries the lock, because closing any descriptor of the database would drop
-  // SQLite's own locks on it. The kernel releases it when the process dies.
-  io::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid()) return FromErrno(errno, "cannot open " + lock_path);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return FromErrno(errno, "cannot lock " + lock_path);
-    return AlreadyExists("another controller uses the event log " + path +
-                         ": stop it, or choose another state directory");
-  }
-  RETURN_IF_ERROR(MakePrivate(path));
-  std::unique_ptr<EventLog> log(new EventLog(path, std::move(lock)));
-  RETURN_IF_ERROR(log->Prepare());
-  return log;
-}
-
-Status EventLog::Prepare() {
+Status SqliteLog::Prepare() {
   ASSIGN_OR_RETURN(writer_, Database::Open(path_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   // FULL: with WAL, NORMAL would lose the newest commits in a loss of power, and commands that
   // followed from them have been sent.
@@ -203,8 +210,7 @@ Status EventLog::Prepare() {
   ASSIGN_OR_RETURN(const int64_t last, writer_->Number("SELECT max(sequence) FROM events"));
   ASSIGN_OR_RETURN(const int64_t at,
                    writer_->Number("SELECT now_ns FROM events ORDER BY sequence DESC LIMIT 1"));
-  last_sequence_ = static_cast<uint64_t>(last);
-  last_instant_ = InstantFromNanoseconds(at);
+  SetLast(static_cast<uint64_t>(last), InstantFromNanoseconds(at));
   ASSIGN_OR_RETURN(writer_->insert_event, writer_->Prepare("INSERT INTO events VALUES(?,?,?)"));
   ASSIGN_OR_RETURN(writer_->insert_notification,
                    writer_->Prepare("INSERT INTO notifications VALUES(?,?,?,?)"));
@@ -219,7 +225,7 @@ Status EventLog::Prepare() {
   return Status();
 }
 
-Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
+Status SqliteLog::Insert(const LogEntry& entry, uint64_t sequence) {
   // SQLITE_STATIC: SQLite does not copy `bytes`, which stays unchanged until the step is done.
   std::string bytes = entry.event.SerializeAsString();
   sqlite3_stmt* event = writer_->insert_event;
@@ -233,7 +239,7 @@ Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
   for (size_t i = 0; i < notifications; ++i) {
     const proto::Notification& notification = entry.notifications[i];
     bytes = notification.SerializeAsString();
-    const std::string kind = KindOf(notification);
+    const std::string kind = NotificationKind(notification);
     sqlite3_stmt* row = writer_->insert_notification;
     sqlite3_bind_int64(row, 1, static_cast<int64_t>(sequence * kNotificationsPerEvent + i));
     sqlite3_bind_text(row, 2, notification.job_id().c_str(), -1, SQLITE_STATIC);
@@ -247,12 +253,12 @@ Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
 }
 
 // Ends a transaction that has failed. Some errors have done so already.
-Status EventLog::RollBack() {
+Status SqliteLog::RollBack() {
   if (sqlite3_get_autocommit(writer_->handle()) != 0) return Status();
   return writer_->Execute("ROLLBACK");
 }
 
-Status EventLog::ApplySizeLimit() {
+Status SqliteLog::ApplySizeLimit() {
   const int64_t limit = size_limit_;
   if (limit == applied_size_limit_) return Status();
   ASSIGN_OR_RETURN(const int64_t page, writer_->Number("PRAGMA page_size"));
@@ -264,13 +270,13 @@ Status EventLog::ApplySizeLimit() {
 
 // One transaction for the batch, so one sync to the disk. All of it or nothing is in the log after
 // a crash.
-Status EventLog::Append(std::span<const LogEntry> batch) {
+Status SqliteLog::Append(std::span<const LogEntry> batch) {
   if (batch.empty()) return Status();
   RETURN_IF_ERROR(RollBack());
   RETURN_IF_ERROR(ApplySizeLimit());
   RETURN_IF_ERROR(writer_->Execute("BEGIN IMMEDIATE"));
   Status status;
-  uint64_t sequence = last_sequence_;
+  uint64_t sequence = last_sequence();
   for (const LogEntry& entry : batch) {
     status = Insert(entry, ++sequence);
     if (!status.ok()) break;
@@ -280,17 +286,16 @@ Status EventLog::Append(std::span<const LogEntry> batch) {
     (void)!RollBack().ok();  // a disk that refuses this as well is asked again by the next Append
     return status;
   }
-  last_sequence_ = sequence;
-  last_instant_ = batch.back().now;
+  SetLast(sequence, batch.back().now);
   return Status();
 }
 
-Status EventLog::Replay(
-    const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take) {
-  ASSIGN_OR_RETURN(
-      sqlite3_stmt* const rows,
-      writer_->Prepare("SELECT sequence, now_ns, event FROM events ORDER BY sequence"));
-  uint64_t expected = 1;
+Status SqliteLog::ReplayAfter(uint64_t after, const TakeEvent& take) {
+  ASSIGN_OR_RETURN(sqlite3_stmt* const rows,
+                   writer_->Prepare("SELECT sequence, now_ns, event FROM events WHERE sequence>?1 "
+                                    "ORDER BY sequence"));
+  sqlite3_bind_int64(rows, 1, static_cast<int64_t>(after));
+  uint64_t expected = after + 1;
   proto::Event event;
   int code = SQLITE_ROW;
   while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
@@ -316,8 +321,8 @@ Status EventLog::Replay(
   return status;
 }
 
-Result<std::vector<LoggedNotification>> EventLog::Notifications(uint64_t after, const JobId& job,
-                                                                size_t limit) {
+Result<std::vector<LoggedNotification>> SqliteLog::Notifications(uint64_t after, const JobId& job,
+                                                                 size_t limit) {
   std::lock_guard lock(reader_mutex_);
   sqlite3_stmt* rows = job.empty() ? reader_->select_all : reader_->select_job;
   sqlite3_bind_int64(rows, 1, static_cast<int64_t>(std::min<uint64_t>(after, INT64_MAX)));
@@ -339,6 +344,31 @@ Result<std::vector<LoggedNotification>> EventLog::Notifications(uint64_t after, 
   sqlite3_reset(rows);
   if (!status.ok()) return status;
   return notifications;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  // A file of its own carries the lock, because closing any descriptor of the database would drop
+  // SQLite's own locks on it. The kernel releases it when the process dies.
+  io::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return FromErrno(errno, "cannot open " + lock_path);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return FromErrno(errno, "cannot lock " + lock_path);
+    return AlreadyExists("another controller uses the event log " + path +
+                         ": stop it, or choose another state directory");
+  }
+  RETURN_IF_ERROR(MakePrivate(path));
+  auto log = std::make_unique<SqliteLog>(path, std::move(lock));
+  RETURN_IF_ERROR(log->Prepare());
+  return std::unique_ptr<EventLog>(std::move(log));
+}
+
+std::string NotificationKind(const proto::Notification& notification) {
+  const auto* descriptor =
+      proto::Notification::descriptor()->FindFieldByNumber(notification.kind_case());
+  return descriptor == nullptr ? "none" : descriptor->name();
 }
 
 }  // namespace longhaul::service

@@ -1,18 +1,17 @@
 // The event log: every event that the controller took, in order, and the notifications that
 // followed.
 //
-// One SQLite file (write-ahead log, synchronous=FULL: what Append has returned for survives a power
-// failure). docs/event-log.md has the schema. Events are proto::Event, so `longhaul simulate --log`
-// can replay a file elsewhere. A second process can't open the same log (flock on FILE.lock).
+// By default one SQLite file (write-ahead log, synchronous=FULL: what Append has returned for
+// survives a power failure), which a second process can't open (flock on FILE.lock). Controllers
+// that stand by for each other share a PostgreSQL database instead. docs/event-log.md has the
+// schema. Events are proto::Event, so `longhaul simulate --log` can replay a file elsewhere.
 //
 // Only one thread may call Append and Replay; the other methods are thread-safe.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,12 +20,8 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "base/units.h"
-#include "io/fd.h"
 #include "proto/events.pb.h"
 #include "proto/status.pb.h"
-
-struct sqlite3;
-struct sqlite3_stmt;
 
 namespace longhaul::service {
 
@@ -44,57 +39,56 @@ struct LoggedNotification {
 
 constexpr uint64_t kNotificationsPerEvent = 1000;  // for one event; further ones are dropped
 
+// Where the controller's events are kept. Implementations: the SQLite file of Open, and
+// standby/postgres_log.h.
 class EventLog {
  public:
-  // Opens or creates the log, with mode 0600 also for an existing file. Returns kDataLoss for a
-  // damaged file or one that isn't an event log, kAlreadyExists when another process has it open,
-  // and kFailedPrecondition for a newer format.
+  // Opens or creates the SQLite file, with mode 0600 also for an existing file. Returns kDataLoss
+  // for a damaged file or one that isn't an event log, kAlreadyExists when another process has it
+  // open, and kFailedPrecondition for a newer format.
   static Result<std::unique_ptr<EventLog>> Open(const std::string& path);
-  ~EventLog();
+  virtual ~EventLog() = default;
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Appends all entries durably or, on failure, none (kResourceExhausted: the disk is full). The
-  // first one's sequence is last_sequence() + 1.
-  Status Append(std::span<const LogEntry> batch);
+  // Appends all entries durably or, on failure, none (kResourceExhausted: the disk is full;
+  // kAborted: another controller leads, and this one must end). The first one's sequence is
+  // last_sequence() + 1. A batch that failed must be appended again before another one.
+  virtual Status Append(std::span<const LogEntry> batch) = 0;
 
-  // Calls `take` with each event from the first on, until it fails. Returns kDataLoss when an event
-  // is missing or can't be read.
-  Status Replay(
-      const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take);
+  using TakeEvent = std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>;
+  // Calls `take` with each event after the sequence `after`, until it fails. Returns kDataLoss when
+  // an event is missing or can't be read. last_sequence() includes what it read.
+  virtual Status ReplayAfter(uint64_t after, const TakeEvent& take) = 0;
+  // The same from the first event on.
+  Status Replay(const TakeEvent& take) { return ReplayAfter(0, take); }
 
   // Returns the notifications after an id, oldest first, at most `limit`; of one job unless `job`
   // is empty.
-  Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
-                                                        size_t limit);
+  virtual Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
+                                                                size_t limit) = 0;
 
   // From the next Append on, the file may not grow beyond this size, as if the disk were full (it
-  // isn't made smaller). Any thread.
-  void LimitSize(Bytes size) { size_limit_ = size.count(); }
+  // isn't made smaller). Any thread. Only the SQLite file has a limit.
+  virtual void LimitSize(Bytes) {}
 
   uint64_t last_sequence() const { return last_sequence_; }
   // The time of the last event, or the Unix epoch if there is none.
   Instant last_instant() const { return last_instant_; }
 
+ protected:
+  EventLog() = default;
+  void SetLast(uint64_t sequence, Instant now) {
+    last_sequence_ = sequence;
+    last_instant_ = now;
+  }
+
  private:
-  class Database;
-  EventLog(std::string path, io::Fd lock);
-
-  Status Prepare();
-  Status ApplySizeLimit();
-  Status RollBack();
-  Status Insert(const LogEntry& entry, uint64_t sequence);
-
-  std::string path_;
-  io::Fd lock_;
-  std::unique_ptr<Database> writer_;
-  std::atomic<int64_t> size_limit_ = INT64_MAX;
-  int64_t applied_size_limit_ = INT64_MAX;
   uint64_t last_sequence_ = 0;
   Instant last_instant_;
-
-  std::mutex reader_mutex_;  // guards reader_
-  std::unique_ptr<Database> reader_;
 };
+
+// The name of the notification's field: the column `kind`.
+std::string NotificationKind(const proto::Notification& notification);
 
 }  // namespace longhaul::service

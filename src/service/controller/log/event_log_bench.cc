@@ -13,23 +13,30 @@
 #include "service/controller/agents/agent_gateway.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/event_log.h"
+#include "service/controller/standby/leadership.h"
+#include "service/controller/standby/postgres_fixture.h"
+#include "service/controller/standby/postgres_log.h"
 
 namespace longhaul::service {
 namespace {
+
+LogEntry StepEntry() {
+  LogEntry entry;
+  auto& report = *entry.event.mutable_step_reported();
+  report.set_job_id("headers-gpt-1");
+  report.set_last_step(100);
+  report.set_loss(2.5);
+  entry.notifications.resize(1);
+  entry.notifications[0].mutable_step()->set_step(100);
+  return entry;
+}
 
 void AppendBatches(benchmark::State& state) {
   std::string pattern = std::filesystem::current_path().string() + "/event_log_bench_XXXXXX";
   const std::string directory = ::mkdtemp(pattern.data());
   {
     auto log = *EventLog::Open(directory + "/events.db");
-    LogEntry entry;
-    auto& report = *entry.event.mutable_step_reported();
-    report.set_job_id("headers-gpt-1");
-    report.set_last_step(100);
-    report.set_loss(2.5);
-    entry.notifications.resize(1);
-    entry.notifications[0].mutable_step()->set_step(100);
-    const std::vector<LogEntry> batch(static_cast<size_t>(state.range(0)), entry);
+    const std::vector<LogEntry> batch(static_cast<size_t>(state.range(0)), StepEntry());
     for (auto _ : state) {
       const Status status = log->Append(batch);
       CHECK(status.ok()) << status.message();
@@ -39,6 +46,30 @@ void AppendBatches(benchmark::State& state) {
   std::filesystem::remove_all(directory);
 }
 BENCHMARK(AppendBatches)->Arg(1)->Arg(16)->Arg(256)->Arg(1024)->UseRealTime();
+
+// The same into PostgreSQL on this machine, by a controller that leads.
+void AppendBatchesToPostgres(benchmark::State& state) {
+  if (!PostgresServer::Missing().empty()) {
+    state.SkipWithError(PostgresServer::Missing().c_str());
+    return;
+  }
+  PostgresServer server;
+  LeadershipOptions options;
+  options.address = server.MakeDatabase();
+  {
+    auto log = *PostgresLog::Open(options.address, "benchmark");
+    Leadership leadership(options);
+    log->Lead((*leadership.Try()).value());
+    leadership.Keep([](const Status& lost) { CHECK(lost.ok()) << lost.message(); });
+    const std::vector<LogEntry> batch(static_cast<size_t>(state.range(0)), StepEntry());
+    for (auto _ : state) {
+      const Status status = log->Append(batch);
+      CHECK(status.ok()) << status.message();
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(AppendBatchesToPostgres)->Arg(1)->Arg(16)->Arg(256)->Arg(1024)->UseRealTime();
 
 class NoAgents final : public AgentPort {
  public:

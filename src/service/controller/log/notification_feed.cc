@@ -21,9 +21,13 @@ RenderedNotification Render(const LoggedNotification& logged) {
   return rendered;
 }
 
+NotificationFeed::NotificationFeed(EventLog& log) : log_(log) { StartAtEndOfLog(); }
+
 // Ids below `from_` are read from the log, so nothing has to be loaded at the start.
-NotificationFeed::NotificationFeed(EventLog& log)
-    : log_(log), from_((log.last_sequence() + 1) * kNotificationsPerEvent - 1) {}
+void NotificationFeed::StartAtEndOfLog() {
+  const std::lock_guard lock(mutex_);
+  from_ = (log_.last_sequence() + 1) * kNotificationsPerEvent - 1;
+}
 
 // Rendered once for all watchers, and outside of the lock.
 void NotificationFeed::Publish(const std::vector<LoggedNotification>& notifications) {

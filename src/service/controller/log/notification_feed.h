@@ -39,6 +39,10 @@ class NotificationFeed {
   // Requires that the notifications are in the log, and in order.
   void Publish(const std::vector<LoggedNotification>& notifications);
 
+  // Later notifications continue after the log's present end. Call it before the first Publish, if
+  // the log was read further since the construction.
+  void StartAtEndOfLog();
+
   struct Batch {
     std::vector<RenderedNotification> notifications;
     // Everything up to this id was searched; the next request starts after it.
@@ -60,7 +64,7 @@ class NotificationFeed {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable published_;
   std::deque<RenderedNotification> newest_;
-  uint64_t from_;  // newest_ has all notifications with ids above this
+  uint64_t from_ = 0;  // newest_ has all notifications with ids above this
   bool closed_ = false;
 };
 
