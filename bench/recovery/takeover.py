@@ -11,6 +11,9 @@ milliseconds.
   answers  from the kill until the other controller answers for the job
   report   from the kill until it has taken a report of a step that the killed one had not
 
+With --pause the leader is stopped by SIGSTOP instead, as a machine that disappears, and killed
+once the other one leads.
+
 The bar is 2 s. Fails if a worker was started again, if a step is missing, or above the bar.
 """
 import argparse
@@ -19,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import sys
 import time
 
@@ -58,7 +62,7 @@ def await_step(port, token, above):
     raise RuntimeError(f"no report of a step above {above} within {LIMIT_S} s")
 
 
-def measure(cluster, kills, generator):
+def measure(cluster, kills, pause, generator):
     token = "5" * 64
     leader, standby = 0, 1
     processes = {0: cluster.leader(0), 1: cluster.standby(1)}
@@ -68,14 +72,15 @@ def measure(cluster, kills, generator):
         time.sleep(generator.uniform(0.3, 1.5))
         before = step_of(cluster.ports[2 * leader], token)
         killed = time.monotonic()
-        processes[leader].kill()
+        processes[leader].send_signal(signal.SIGSTOP if pause else signal.SIGKILL)
         port = cluster.ports[2 * standby]
         answers.append(await_step(port, token, -1) - killed)
         reports.append(await_step(port, token, before) - killed)
+        processes[leader].kill()
         processes[leader].wait()
         processes[leader] = cluster.standby(leader)
         leader, standby = standby, leader
-        print(f"kill {number + 1} of {kills}: {reports[-1]:.3f} s", file=sys.stderr)
+        print(f"fault {number + 1} of {kills}: {reports[-1]:.3f} s", file=sys.stderr)
     return answers, reports
 
 
@@ -97,6 +102,7 @@ def parse_arguments():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longhaul", default=f"{recovery.ROOT}/build/release/src/bin/longhaul")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--pause", action="store_true", help="SIGSTOP instead of SIGKILL")
     parser.add_argument("--steps", type=int, default=12_000, help="enough for all kills (12000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="all samples as JSON, no table")
@@ -113,7 +119,8 @@ def main():
     server = postgres_server.Server()
     cluster = standby_cluster.Cluster(programs, server, "takeover", arguments.steps)
     try:
-        answers, reports = measure(cluster, arguments.kills, random.Random(arguments.seed))
+        answers, reports = measure(cluster, arguments.kills, arguments.pause,
+                                   random.Random(arguments.seed))
         failures = failures_of(cluster.history(), arguments.steps)
     finally:
         cluster.close()
@@ -128,7 +135,7 @@ def main():
               f"{load_before[0]:.1f} before, {result['load_average_after'][0]:.1f} after")
         for name, samples in (("answers", answers), ("report", reports)):
             p50, p95, longest = (recovery.percentile(samples, share) for share in (0.5, 0.95, 1))
-            print(f"{len(samples)} kills, {name:7} p50 {p50:.3f}, p95 {p95:.3f}, max "
+            print(f"{len(samples)} faults, {name:7} p50 {p50:.3f}, p95 {p95:.3f}, max "
                   f"{longest:.3f} s; the bar is {BAR_S} s")
         print("; ".join(failures) or "the job succeeded, no worker was started again, and no step "
               "is missing")

@@ -51,6 +51,11 @@ class ScriptedController final : private proto::Controller::Service {
     std::lock_guard lock(mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
+  // The term in later Welcomes.
+  void SetTerm(uint64_t term) {
+    std::lock_guard lock(mutex_);
+    term_ = term;
+  }
   // While true, streams are ended as soon as they open.
   void Refuse(bool refuse) {
     std::lock_guard lock(mutex_);
@@ -61,6 +66,11 @@ class ScriptedController final : private proto::Controller::Service {
   std::vector<proto::Event> events() const {
     std::lock_guard lock(mutex_);
     return events_;
+  }
+  // Streams that were sent Welcome.
+  int streams() const {
+    std::lock_guard lock(mutex_);
+    return streams_;
   }
   int heartbeats() const {
     std::lock_guard lock(mutex_);
@@ -86,6 +96,8 @@ class ScriptedController final : private proto::Controller::Service {
       proto::ToAgent welcome;
       welcome.mutable_welcome()->set_acknowledged(logged_);
       welcome.mutable_welcome()->set_heartbeat_period_ns(20'000'000);
+      welcome.mutable_welcome()->set_term(term_);
+      ++streams_;
       stream->Write(welcome);
     }
     while (stream->Read(&message)) Take(message);
@@ -117,6 +129,8 @@ class ScriptedController final : private proto::Controller::Service {
   grpc::ServerContext* context_ = nullptr;
   Stream* stream_ = nullptr;
   bool refuse_ = false;
+  uint64_t term_ = 0;
+  int streams_ = 0;
   proto::AgentHello hello_;
   uint64_t logged_ = 0;
   int heartbeats_ = 0;
