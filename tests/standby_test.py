@@ -33,14 +33,19 @@ class Standby(unittest.TestCase):
         self.cluster = Cluster(sys.argv_programs, self.server, database)
         self.addCleanup(self.cluster.close)
 
-    def check_end(self, terms):
+    def check_end(self, terms, every_step=True):
         """The job ends as one that nothing has happened to."""
         history = self.cluster.history()
         states = [each["state"]["state"] for each in history if "state" in each]
         self.assertEqual(states[-1], "succeeded", states)
         self.assertEqual({each["attempt"]["attempt"] for each in history if "attempt" in each},
                          {1}, "a worker was started again")
-        self.assertEqual(steps_of(history), self.losses)
+        steps = steps_of(history)
+        if every_step:
+            self.assertEqual(steps, self.losses)
+        else:  # in a long outage agents condense their reports of steps
+            self.assertLessEqual(set(steps), set(self.losses))
+            self.assertEqual(steps[-1], self.losses[-1])
         self.assertEqual(self.cluster.term(), terms)
 
     def test_takes_over_twice_from_a_leader_that_is_killed(self):
@@ -98,7 +103,7 @@ class Standby(unittest.TestCase):
         self.server.stop(signal.SIGQUIT)
         self.server.start()
         cluster.await_more_steps()
-        self.check_end(terms=cluster.term())
+        self.check_end(terms=cluster.term(), every_step=False)
 
     def test_refuses_what_would_not_work(self):
         cluster = self.cluster

@@ -46,6 +46,24 @@ TEST_F(AgentServiceTest, SendsItsHeartBeatsAtThePeriodThatTheControllerChanges) 
   EXPECT_TRUE(Await([this] { return controller_.heartbeats() >= 100; }));
 }
 
+// Neither of the two sends heartbeats, so that the agent leaves each of them after a while and
+// tries the other one.
+TEST_F(AgentServiceTest, LeavesASilentControllerAndFollowsNoLowerTerm) {
+  ScriptedController newer;
+  controller_.SetTerm(1);
+  newer.SetTerm(2);
+  newer.Refuse(true);
+  options_.controller = controller_.address() + "," + newer.address();
+  Join();
+  newer.Refuse(false);
+  ASSERT_TRUE(Await([&] { return newer.streams() >= 2; }));
+  const int offered = controller_.streams(), heartbeats = controller_.heartbeats();
+  ASSERT_TRUE(Await([&] { return newer.streams() >= 4; }));
+  EXPECT_GT(controller_.streams(), offered) << "the old one was not tried";
+  EXPECT_EQ(controller_.heartbeats(), heartbeats) << "the old one was followed";
+  EXPECT_EQ(ReadAll(options_.state_directory + "/controller-term"), "2\n");
+}
+
 TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
   Join();
   controller_.Give(Shell(1, "echo \"rank $RANK of $WORLD_SIZE\"; echo oh no >&2; exit 3", 2));
