@@ -114,7 +114,7 @@ class Proxy:
     """Forwards TCP connections to the server's socket until they are cut.
 
     While it is cut nothing passes in either direction and connections stay open, as when a switch
-    fails: no side is told.
+    fails: neither side gets an error.
     """
 
     def __init__(self, target):

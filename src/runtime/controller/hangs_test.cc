@@ -10,12 +10,8 @@ namespace {
 using namespace controller_testing;
 using std::chrono::seconds;
 
-TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
-  Cluster cluster = Running();
-  cluster.Steps(1, 5);
-  cluster.TickUntil(cluster.now + seconds(11));
-  EXPECT_TRUE(
-      cluster.Last("node-1", proto::Command::kProbeWorkers).probe_workers().resume_stopped());
+// A probe of attempt 1 has found worker 0 stopped, and continued it.
+void ContinueStopped(Cluster& cluster) {
   proto::WorkersProbed probed;
   probed.set_job_id("gpt-1");
   probed.set_attempt(1);
@@ -24,6 +20,15 @@ TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
   worker->set_process_state("T");
   worker->set_resumed(true);
   cluster.Report("node-1", &proto::Event::mutable_workers_probed, probed);
+}
+
+TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  cluster.TickUntil(cluster.now + seconds(11));
+  EXPECT_TRUE(
+      cluster.Last("node-1", proto::Command::kProbeWorkers).probe_workers().resume_stopped());
+  ContinueStopped(cluster);
   cluster.Steps(6, 7);
   EXPECT_EQ(cluster.Job().attempt(), 1u);
   ASSERT_EQ(cluster.Job().faults_size(), 1);
@@ -36,14 +41,7 @@ TEST(ControllerHangs, AStopThatWasEndedIsNoSlowStep) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);
   cluster.TickUntil(cluster.now + seconds(12));
-  proto::WorkersProbed probed;
-  probed.set_job_id("gpt-1");
-  probed.set_attempt(1);
-  auto* worker = probed.add_workers();
-  worker->set_rank(0);
-  worker->set_process_state("T");
-  worker->set_resumed(true);
-  cluster.Report("node-1", &proto::Event::mutable_workers_probed, probed);
+  ContinueStopped(cluster);
   cluster.Steps(6, 7);
   cluster.TickUntil(cluster.now + seconds(25));
   EXPECT_EQ(cluster.Job().attempt(), 2u);

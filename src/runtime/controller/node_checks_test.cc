@@ -72,6 +72,12 @@ proto::Event Names(const std::string& node) {
   return event;
 }
 
+proto::Event NamesBoth() {
+  proto::Event event = Names("node-1");
+  event.mutable_nodes_checked()->add_faulty()->set_name("node-2");
+  return event;
+}
+
 std::string ConditionOf(const Cluster& cluster, const std::string& name) {
   for (const proto::NodeStatus& node : cluster.controller.AllNodes()) {
     if (node.name() == name) return node.cordoned() ? "cordoned" : node.condition();
@@ -122,9 +128,7 @@ TEST(ControllerNodeChecks, OneEndOfAFaultyConnectionLeavesAndKeepsWork) {
 
 TEST(ControllerNodeChecks, AllFaultyNodesAreReplacedAtOnce) {
   Cluster cluster = Checked({"node-3", "node-4"});
-  proto::Event event = Names("node-1");
-  event.mutable_nodes_checked()->add_faulty()->set_name("node-2");
-  cluster.Feed(event);
+  cluster.Feed(NamesBoth());
   EXPECT_EQ(cluster.Job().attempt(), 3u);
   EXPECT_THAT(cluster.Job().gang(), testing::UnorderedElementsAre("node-3", "node-4"));
   EXPECT_EQ(ConditionOf(cluster, "node-1"), "cordoned");
@@ -133,9 +137,7 @@ TEST(ControllerNodeChecks, AllFaultyNodesAreReplacedAtOnce) {
 
 TEST(ControllerNodeChecks, AsManyFaultyNodesAreReplacedAsOthersAreIdle) {
   Cluster cluster = Checked({"node-3"});
-  proto::Event event = Names("node-1");
-  event.mutable_nodes_checked()->add_faulty()->set_name("node-2");
-  cluster.Feed(event);
+  cluster.Feed(NamesBoth());
   EXPECT_EQ(cluster.Job().attempt(), 3u);
   EXPECT_THAT(cluster.Job().gang(), testing::UnorderedElementsAre("node-2", "node-3"));
   EXPECT_EQ(ConditionOf(cluster, "node-2"), "cordoned");

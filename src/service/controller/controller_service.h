@@ -92,7 +92,7 @@ class ControllerService {
 
   // The gateway, and the node checks that use it.
   Status StartGateway(const ControllerServiceOptions& options);
-  // Tells the core the result.
+  // Checks the nodes; the result becomes an event of the core.
   void CheckJob(const runtime::NodeCheckOrder& order);
   void StartHooks(const std::vector<spec::HookSpec>& hooks);
   void FinishHooks();
