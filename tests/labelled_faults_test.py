@@ -24,8 +24,8 @@ class LabelledFaults(unittest.TestCase):
             self.assertEqual((judged["false_alarms"], judged["wrong_evictions"]), ([], []))
         return result
 
-    def test_a_hang_a_kill_an_error_and_a_nan_are_named(self):
-        kinds = ["hang", "kill", "error", "nan"]
+    def test_a_hang_a_kill_an_error_a_nan_and_a_slow_worker_are_named(self):
+        kinds = ["hang", "kill", "error", "nan", "slow"]
         result = self.measure("--runs", "1", "--each", "1", "--pairs", "0", "--flaps", "0",
                               "--no-step-limit", "14s",
                               *(word for kind in kinds for word in ("--kind", kind)))

@@ -12,7 +12,7 @@ report.json, events.jsonl and `longhaul explain --json` and compared with the la
   kill    a worker is ended by SIGKILL
   error   a worker ends with an exception of its program
   nan     a worker reports a loss that is NaN (named if a warning has the step and the rank)
-  slow    a worker takes 5 times as long for 60 steps (named if a text has the rank)
+  slow    a worker takes 5 times as long for 100 steps (named if a warning has the rank)
   flap    the workers of one node fail again and again (a run of its own; the node must be left)
   pairs   two of the above in two workers at the same step; a pair counts as named if one of them
           is, because the restart after that one may end the other before it is seen
@@ -43,10 +43,12 @@ KINDS = ["hang", "stop", "kill", "error", "nan", "slow"]
 PAIRS = [("kill", "error"), ("hang", "error"), ("stop", "kill"), ("kill", "kill"),
          ("hang", "stop"), ("error", "hang")]
 CLASSES = {"hang": "hang", "stop": "hang", "kill": "process", "error": "error", "flap": "error"}
-RANKS, GAP_STEPS = 4, 80
-SLOW = {"factor": 5.0, "steps": 60}
+RANKS, GAP_STEPS = 4, 120
+SLOW = {"factor": 5.0, "steps": 100}
 SUSPICION = re.compile(r"no step for .* and no activity of any worker")
 DIFFERS = re.compile(r"workers? ([\d, ]+) differs? from the others")
+STOPPED = re.compile(r"worker (\d+) on .* was stopped \(state T\) when")
+SLOWS = re.compile(r"workers? ([\d, ]+) on .* slows? the job down")
 
 
 def note(text):
@@ -152,9 +154,13 @@ def warned_at(run, label, begin, end):
         if label["kind"] == "nan" and re.search(
                 rf"the loss of step {label['step']} is not finite .*worker {label['rank']};", text):
             return at
-        found = DIFFERS.search(text)
+        if label["kind"] == "stop" and (found := STOPPED.search(text)) and \
+                found[1] == str(label["rank"]):
+            return at
+        found = (SLOWS if label["kind"] == "slow" else DIFFERS).search(text)
         if label["kind"] in ("hang", "stop", "slow") and found and \
-                found[1].replace(" ", "").split(",") == [str(label["rank"])]:
+                str(label["rank"]) in (ranks := found[1].replace(" ", "").split(",")) and \
+                (label["pair"] or len(ranks) == 1):
             return at
     return None
 
@@ -183,11 +189,15 @@ def judge(run):
     windows = [at for at in times if at is not None]
     strays = [fault["what"] for fault, _ in faults_of(run) if fault["number"] not in used]
     for event in run.events:
-        if event["type"] == "message" and SUSPICION.search(event["message"]["text"]):
-            at = seconds_of(event["at_ns"])
-            before = [label for label, when in zip(run.labels, times) if when and when < at]
-            if not before or before[-1]["kind"] not in ("hang", "stop", "kill", "error"):
-                strays.append(event["message"]["text"])
+        text = event["message"]["text"] if event["type"] == "message" else ""
+        at = seconds_of(event["at_ns"]) if text else 0
+        before = [label for label, when in zip(run.labels, times) if when and when < at]
+        if SUSPICION.search(text) and \
+                (not before or before[-1]["kind"] not in ("hang", "stop", "kill", "error")):
+            strays.append(text)
+        if (found := SLOWS.search(text)) and \
+                (not before or before[-1]["kind"] != "slow" or found[1] != str(before[-1]["rank"])):
+            strays.append(text)
     gangs = run.gangs()
     left = [node for before, after in zip(gangs, gangs[1:]) for node in before if node not in after]
     wrong = [node for node in left if node not in {label.get("node") for label in run.labels}]

@@ -119,7 +119,12 @@ class Observer {
   // Workers that Longhaul ended because of the fault are no evidence.
   std::optional<std::string> OfExit(const proto::Event& event) const {
     const proto::WorkerExited& exited = event.worker_exited();
-    if (exited.attempt() != fault_.attempt || exited.asked()) return std::nullopt;
+    if (exited.attempt() != fault_.attempt) return std::nullopt;
+    if (exited.was_stopped()) {
+      return Worker(exited.rank(), event.node()) +
+             " was stopped (state T) when the workers were ended.";
+    }
+    if (exited.asked()) return std::nullopt;
     if (exited.exit_code() == 0 && exited.signal() == 0) return std::nullopt;
     std::string text = ExitText(event);
     if (fault_.rank >= 0 && exited.rank() != static_cast<uint32_t>(fault_.rank)) {

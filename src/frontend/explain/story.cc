@@ -92,13 +92,17 @@ class Reader {
   }
 
   void TakeMessage(const proto::Notification& notification) {
-    constexpr size_t kMostMessages = 8;
+    constexpr size_t kMostMessages = 8, kMostWarnings = 1'000;
     if (notification.message().severity() == proto::MessageNotification::INFO) return;
-    if (drafts_.empty()) return;
-    Draft& draft = drafts_.rbegin()->second;
-    if (draft.next.has_value() || draft.messages.size() >= kMostMessages) return;
-    draft.messages.push_back(
-        {notification.at_ns(), "Warning: " + Headline(notification.message().text()) + "."});
+    const std::string text = Headline(notification.message().text()) + ".";
+    Draft* draft = drafts_.empty() ? nullptr : &drafts_.rbegin()->second;
+    if (draft == nullptr || draft->next.has_value()) {
+      if (story_.warnings.size() < kMostWarnings) {
+        story_.warnings.push_back({notification.at_ns(), text});
+      }
+    } else if (draft->messages.size() < kMostMessages) {
+      draft->messages.push_back({notification.at_ns(), "Warning: " + text});
+    }
   }
 
   Story& story_;

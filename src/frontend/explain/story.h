@@ -72,6 +72,9 @@ struct Story {
   std::optional<double> goodput;            // of the report, else of the last step
   std::vector<CategorySeconds> categories;  // of the whole run; empty without a report
   std::optional<CategorySeconds> largest_loss;
+  // Outside the time between a fault and the attempt after it: slow workers, losses that are not
+  // finite, workers that stand still, stalls. In order; the first ones, if there are very many.
+  std::vector<Moment> warnings;
   std::string advice;              // sentences; empty: the data suggest nothing
   std::vector<std::string> notes;  // sentences: which evidence is missing
 };

@@ -91,6 +91,7 @@ Json StoryJson(const Story& story, std::optional<uint32_t> fault) {
           {"cost_by_category", CostsJson(story.costs)},
           {"categories", CostsJson(story.categories)},
           {"largest_loss", loss},
+          {"warnings", MomentsJson(story.warnings, story.submitted_at_ns)},
           {"advice", story.advice},
           {"notes", story.notes}};
 }

@@ -296,6 +296,28 @@ TEST(Story, SumsUpByCauseAndFindsTheLargestLoss) {
   EXPECT_EQ(story.largest_loss->category, "start-up");
 }
 
+// Those of a fault are among its actions.
+TEST(Story, HasTheWarningsThatBelongToNoFault) {
+  Log log = KilledWorker();
+  log.Warn(50, "worker 2 on node-2 slows the job down");
+  const Story story = MakeStory(log.Record());
+  ASSERT_EQ(story.warnings.size(), 1u);
+  EXPECT_EQ(story.warnings[0].text, "worker 2 on node-2 slows the job down.");
+  EXPECT_THAT(StoryText(story, {}),
+              HasSubstr("Warnings  +50 s       worker 2 on node-2 slows the job down."));
+  EXPECT_EQ(StoryJson(story, {})["warnings"][0]["after_seconds"], 50.0);
+}
+
+TEST(Story, ShowsTheFirstWarningsAndCountsTheOthers) {
+  Log log;
+  log.Attempt(1, 1);
+  for (int i = 0; i < 12; ++i) log.Warn(2 + i, "warning " + std::to_string(i));
+  const std::string text = StoryText(MakeStory(log.Record()), {});
+  EXPECT_THAT(text, HasSubstr("warning 9."));
+  EXPECT_THAT(text, Not(HasSubstr("warning 10.")));
+  EXPECT_THAT(text, HasSubstr("and 2 more warnings, which --json prints."));
+}
+
 TEST(Advice, IsAShorterIntervalWhereLostWorkDominates) {
   RunRecord record = KilledWorker().Record();
   EXPECT_THAT(MakeStory(record).advice, HasSubstr("save checkpoints at a shorter interval"));

@@ -133,6 +133,20 @@ std::string FaultText(const FaultStory& fault) {
   return text;
 }
 
+// Their times count from the submission.
+std::string WarningsText(const Story& story) {
+  constexpr size_t kShown = 10;
+  const size_t shown = std::min(kShown, story.warnings.size());
+  const std::vector<Moment> first(story.warnings.begin(),
+                                  story.warnings.begin() + static_cast<std::ptrdiff_t>(shown));
+  std::string text = Moments("Warnings", first, story.submitted_at_ns);
+  if (story.warnings.size() > shown) {
+    text += Line("", "and " + Plural(story.warnings.size() - shown, "more warning") +
+                         ", which --json prints.");
+  }
+  return text;
+}
+
 std::string SummaryText(const Story& story) {
   std::string text = "Summary\n";
   if (story.goodput.has_value()) {
@@ -156,6 +170,7 @@ std::string SummaryText(const Story& story) {
                                 story.largest_loss->category + "' with " +
                                 SecondsText(story.largest_loss->seconds) + ".");
   }
+  text += WarningsText(story);
   if (!story.advice.empty()) text += Line("Advice", story.advice);
   for (const std::string& note : story.notes) text += Line("Note", note);
   return text;

@@ -49,6 +49,11 @@ class AgentCore::Parts {
   void Take(const WorkerQuiet& fact) {
     if (!control_.HasStopped(fact.worker)) reports_.Take(fact);
   }
+  // A stop that was planned is no sign of a fault.
+  void Take(WorkerGone fact) {
+    fact.was_stopped = fact.was_stopped && !control_.HasStopped(fact.worker);
+    processes_.Take(fact);
+  }
   // All other facts.
   template <typename Fact>
   void Take(const Fact& fact);
@@ -174,6 +179,8 @@ void AgentCore::Parts::Take(const CommandReceived& fact) {
       return snapshots_.Commit(command.commit_snapshot());
     case proto::Command::kProbeWorkers:
       return control_.Probe(command.probe_workers());
+    case proto::Command::kSampleWorkers:
+      return control_.Sample(command.sample_workers());
     case proto::Command::kForgetJob:
       return processes_.Forget(command.forget_job());
     case proto::Command::kPrepareJobs:

@@ -77,6 +77,7 @@ struct WorkerGone {
   int64_t error_at_ns = 0;
   std::string reached_limit = {};  // of the job, which ended it; empty: none
   bool ends_job = false;           // with it: a restart would reach it again
+  bool was_stopped = false;        // in state T when this agent ended it
 };
 
 // Reports of workers, through the worker API or in their output.
@@ -215,6 +216,13 @@ struct ProbedWorkers {
   std::string stacks_file = {};
 };
 
+// Answers SampleWorkersNow, after its period.
+struct SampledWorkers {
+  JobId job;
+  uint64_t attempt = 0;
+  std::vector<proto::WorkersSampled::Worker> workers;
+};
+
 // The deadline of AgentCore::NextDeadline has passed.
 struct TimerFired {};
 // Requests that the agent ends: workers get SIGTERM, and SIGKILL after `grace`. Nothing new starts.
@@ -231,7 +239,7 @@ using AgentInput =
                  WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed, WorkerResultText,
                  WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted, ManifestWritten,
                  CheckpointsMissing, CheckpointCopied, CheckpointFetched, CopiesSent, ProbedWorkers,
-                 TimerFired, ShutDownAsked>;
+                 SampledWorkers, TimerFired, ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 
@@ -322,6 +330,13 @@ struct ProbeWorkersNow {
   bool resume_stopped = false;
   bool with_stacks = false;
 };
+// Looks at these processes many times within the period. Answer, at its end: SampledWorkers.
+struct SampleWorkersNow {
+  JobId job;
+  uint64_t attempt = 0;
+  std::vector<uint32_t> ranks;
+  Duration period{};
+};
 // The job has ended and has no process: releases its arenas, fork server, worker API and logs.
 struct DropJob {
   JobId job;
@@ -343,6 +358,6 @@ struct KillNode {
 using AgentEffect =
     std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
                  PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies, SendInterval,
-                 ProbeWorkersNow, DropJob, PrepareFork, EndFork, KillNode>;
+                 ProbeWorkersNow, SampleWorkersNow, DropJob, PrepareFork, EndFork, KillNode>;
 
 }  // namespace longhaul::runtime

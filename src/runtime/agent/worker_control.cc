@@ -7,6 +7,12 @@
 #include "runtime/agent/worker_processes.h"
 
 namespace longhaul::runtime::agent {
+namespace {
+
+constexpr Duration kShortestSampling = std::chrono::milliseconds(100);
+constexpr Duration kLongestSampling = std::chrono::minutes(10);
+
+}  // namespace
 
 void WorkerControl::SetInterval(const proto::SetSnapshotInterval& command) {
   const JobId id(command.job_id());
@@ -24,14 +30,40 @@ void WorkerControl::Probe(const proto::ProbeWorkers& command) {
   const JobId id(command.job_id());
   const AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.attempt() < job->highest_attempt) return;
-  ProbeWorkersNow probe{id, command.attempt(), {}, command.resume_stopped(), command.with_stacks()};
-  const auto attempt = job->attempts.find(command.attempt());
-  if (attempt != job->attempts.end()) {
-    for (const auto& [rank, worker] : attempt->second.workers) {
-      if (worker.state == Worker::State::kAlive) probe.ranks.push_back(rank);
-    }
+  context_.effects.push_back(ProbeWorkersNow{id, command.attempt(),
+                                             AliveRanks(*job, command.attempt()),
+                                             command.resume_stopped(), command.with_stacks()});
+}
+
+void WorkerControl::Sample(const proto::SampleWorkers& command) {
+  const JobId id(command.job_id());
+  const AgentJob* job = context_.FindJob(id);
+  if (job == nullptr || command.attempt() < job->highest_attempt) return;
+  const Duration period =
+      std::clamp<Duration>(Duration(command.period_ns()), kShortestSampling, kLongestSampling);
+  context_.effects.push_back(
+      SampleWorkersNow{id, command.attempt(), AliveRanks(*job, command.attempt()), period});
+}
+
+std::vector<uint32_t> WorkerControl::AliveRanks(const AgentJob& job, uint64_t attempt) {
+  std::vector<uint32_t> ranks;
+  const auto found = job.attempts.find(attempt);
+  if (found == job.attempts.end()) return ranks;
+  for (const auto& [rank, worker] : found->second.workers) {
+    if (worker.state == Worker::State::kAlive) ranks.push_back(rank);
   }
-  context_.effects.push_back(std::move(probe));
+  return ranks;
+}
+
+void WorkerControl::Take(const SampledWorkers& fact) {
+  const AgentJob* job = context_.FindJob(fact.job);
+  if (job == nullptr || fact.attempt < job->highest_attempt) return;
+  proto::Event event;
+  proto::WorkersSampled& sampled = *event.mutable_workers_sampled();
+  sampled.set_job_id(fact.job.value());
+  sampled.set_attempt(fact.attempt);
+  for (const proto::WorkersSampled::Worker& worker : fact.workers) *sampled.add_workers() = worker;
+  context_.Report(std::move(event));
 }
 
 void WorkerControl::Take(const ProbedWorkers& fact) {

@@ -18,8 +18,10 @@ class WorkerControl {
 
   void SetInterval(const proto::SetSnapshotInterval& command);
   void Probe(const proto::ProbeWorkers& command);
+  void Sample(const proto::SampleWorkers& command);
   void Inject(const proto::InjectFault& command);
   void Take(const ProbedWorkers& fact);
+  void Take(const SampledWorkers& fact);
   // Whether a planned fault has stopped the worker for a time that is not over.
   bool HasStopped(const WorkerId& worker) const;
   // Continues workers that a planned fault has stopped for a time.
@@ -27,6 +29,8 @@ class WorkerControl {
   std::optional<Instant> NextDeadline() const;
 
  private:
+  static std::vector<uint32_t> AliveRanks(const AgentJob& job, uint64_t attempt);
+
   AgentContext& context_;
   WorkerProcesses& processes_;
   std::vector<Resume> resumes_;

@@ -327,6 +327,7 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   exited.set_ends_job(fact.ends_job);
   // An exit that this agent caused is no fault.
   exited.set_asked(worker.asked);
+  exited.set_was_stopped(worker.asked && fact.was_stopped);
   context_.Report(std::move(event));
   AfterEnd(fact.worker.job, fact.worker.attempt);
 }

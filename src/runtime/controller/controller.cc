@@ -19,6 +19,7 @@
 #include "runtime/controller/handlers/node_handler.h"
 #include "runtime/controller/handlers/operator_changes.h"
 #include "runtime/controller/handlers/run_time_limits.h"
+#include "runtime/controller/handlers/slow_worker_reports.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
 #include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/handlers/step_reports.h"
@@ -42,12 +43,13 @@ class Controller::Parts {
         placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
         suspicions(context),
+        slow_workers(context),
         closer(context, checkpoints, faults, placement),
         faults(context, starter, hangs, closer, placement, spares, checks),
         checks(context, faults),
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
-        steps(context, faults, hangs, suspicions, placement),
+        steps(context, faults, hangs, suspicions, slow_workers, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
         nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
@@ -72,6 +74,7 @@ class Controller::Parts {
   controller::Placement placement;
   controller::HangHandler hangs;
   controller::HangSuspicions suspicions;
+  controller::SlowWorkerReports slow_workers;
   controller::JobCloser closer;
   controller::FaultHandler faults;
   controller::NodeChecks checks;
@@ -281,7 +284,10 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return snapshots.OnSnapshotFailed(event);
     case proto::Event::kWorkersProbed:
       suspicions.OnWorkersProbed(event);
+      slow_workers.OnWorkersProbed(event);
       return hangs.OnWorkersProbed(event);
+    case proto::Event::kWorkersSampled:
+      return slow_workers.OnWorkersSampled(event);
     case proto::Event::kWorkerSilent:
       return hangs.OnWorkerSilent(event);
     case proto::Event::kLogLimited:
@@ -343,6 +349,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return hangs.OnProgressOverdue(job);
     case DeadlineKind::kSuspicion:
       return suspicions.OnDue(job);
+    case DeadlineKind::kSlowness:
+      return slow_workers.OnDue(job);
     case DeadlineKind::kStacks:
       return hangs.OnStacksOverdue(job);
     case DeadlineKind::kNodeCheck:

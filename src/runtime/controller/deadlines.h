@@ -19,6 +19,7 @@ enum class DeadlineKind {
   kStart,      // workers should have made their first step
   kProgress,   // the next step is overdue
   kSuspicion,  // a hang should be named, long before its workers are restarted
+  kSlowness,   // a look at what workers do should have ended
   kStacks,     // the stacks of workers that hang should have arrived
   kNodeCheck,  // workers should have ended before a check of their nodes, or the check itself
   kStop,       // workers should have ended

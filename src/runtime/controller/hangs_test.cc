@@ -155,6 +155,30 @@ TEST(ControllerHangs, ALossThatIsNotFiniteIsReportedWithItsWorker) {
                                           "reported by worker 3; training continues"));
 }
 
+// The restart after the kill of worker 0 ends the stop of worker 3 too.
+TEST(ControllerHangs, AWorkerThatWasStoppedBesideAnotherFaultIsNamed) {
+  Cluster cluster = RunningCommand();
+  cluster.Steps(1, 5);
+  cluster.Exit("node-1", 0, -1, 9);
+  proto::Event event;
+  auto* exited = event.mutable_worker_exited();
+  exited->set_job_id("gpt-1");
+  exited->set_attempt(1);
+  exited->set_rank(3);
+  exited->set_exit_code(-1);
+  exited->set_signal(9);
+  exited->set_asked(true);
+  exited->set_was_stopped(true);
+  std::vector<std::string> texts;
+  for (const auto& notification : cluster.Feed(event, true, "node-2").notifications) {
+    if (notification.has_message()) texts.push_back(notification.message().text());
+  }
+  EXPECT_THAT(texts, testing::ElementsAre(
+                         "worker 3 on node-2 was stopped (state T) when the workers were ended"));
+  ASSERT_EQ(cluster.Job().faults_size(), 1);
+  EXPECT_EQ(cluster.Job().faults(0).rank(), 0) << "the first fault is still the cause";
+}
+
 TEST(ControllerHangs, AnUnknownUsualStepIsNotSuspected) {
   Cluster cluster = RunningCommand();
   cluster.Steps(1, 2);

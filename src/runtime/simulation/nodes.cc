@@ -9,6 +9,7 @@
 
 #include "runtime/simulation/controller_host.h"
 #include "runtime/simulation/faults.h"
+#include "runtime/simulation/replay/published.h"
 #include "runtime/simulation/training.h"
 
 namespace longhaul::runtime::simulation {
@@ -106,6 +107,8 @@ void SimNodes::Carry(size_t index, AgentEffect effect) {
       world_.attempt.interval = interval->steps;
   } else if (const auto* probe = std::get_if<ProbeWorkersNow>(&effect)) {
     Probe(index, *probe);
+  } else if (const auto* sample = std::get_if<SampleWorkersNow>(&effect)) {
+    Sample(index, *sample);
   } else if (const auto* drop = std::get_if<DropJob>(&effect)) {
     if (drop->job.value() == world_.job_id) LoseMemory(index);
   } else if (const auto* copies = std::get_if<SendCopies>(&effect)) {
@@ -304,6 +307,29 @@ void SimNodes::Probe(size_t index, const ProbeWorkersNow& order) {
                      [this, index, life = world_.nodes[index].life, answer] {
                        if (world_.nodes[index].life == life) Input(index, answer);
                      });
+}
+
+// The workers of a slow device work all the time, and the others wait for them.
+void SimNodes::Sample(size_t index, const SampleWorkersNow& order) {
+  constexpr uint32_t kLooks = 100;
+  constexpr double kWorks = 0.95;
+  const bool waits = !world_.slow_nodes.empty() && !world_.slow_nodes.contains(index);
+  const auto works = static_cast<uint32_t>(kLooks * (waits ? kWorks / kSlowFactor : kWorks));
+  SampledWorkers answer{order.job, order.attempt, {}};
+  for (const uint32_t rank : order.ranks) {
+    auto& worker = answer.workers.emplace_back();
+    worker.set_rank(rank);
+    worker.set_period_ns(order.period.count());
+    auto* running = worker.add_seen();
+    running->set_doing("running");
+    running->set_times(works);
+    auto* waiting = worker.add_seen();
+    waiting->set_doing("futex");
+    waiting->set_times(kLooks - works);
+  }
+  world_.queue.After(order.period, [this, index, life = world_.nodes[index].life, answer] {
+    if (world_.nodes[index].life == life) Input(index, answer);
+  });
 }
 
 }  // namespace longhaul::runtime::simulation

@@ -27,6 +27,7 @@ class SimNodes {
   void Persist(size_t node, const PersistPieces& order);
   void Commit(size_t node, const WriteManifest& order);
   void Probe(size_t node, const ProbeWorkersNow& order);
+  void Sample(size_t node, const SampleWorkersNow& order);
   void SendTo(size_t node, const SendCopies& order);
   void LoseMemory(size_t node);
   void ArmTimer(size_t node);

@@ -435,6 +435,10 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
                  [this](runtime::ProbedWorkers answer) { Feed(std::move(answer)); });
 }
 
+void AgentService::Do(const runtime::SampleWorkersNow& effect) {
+  probes_->Sample(effect, [this](runtime::SampledWorkers answer) { Feed(std::move(answer)); });
+}
+
 void AgentService::Do(const runtime::PrepareFork& effect) {
   launcher_->Prepare(effect, RunDirectory(options_.state_directory, *effect.start));
 }

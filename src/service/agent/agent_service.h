@@ -93,6 +93,7 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::SendCopies& effect);
   void Do(const runtime::SendInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
+  void Do(const runtime::SampleWorkersNow& effect);
   void Do(const runtime::DropJob& effect);
   void Do(const runtime::PrepareFork& effect);
   void Do(const runtime::EndFork& effect);

@@ -168,6 +168,36 @@ TEST_F(AgentServiceTest, ProbesAndResumesAStoppedWorker) {
   EXPECT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state != 'T'; }));
 }
 
+TEST_F(AgentServiceTest, AWorkerThatIsStoppedWhenItIsEndedIsReportedSo) {
+  Join();
+  const pid_t pid = StartWaiting(1);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state == 'T'; }));
+  proto::Command end;
+  end.mutable_kill_workers()->set_job_id(kJob);
+  end.mutable_kill_workers()->set_attempt(1);
+  controller_.Give(end);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_worker_exited) == 1; }));
+  const auto exited = First(&proto::Event::has_worker_exited).worker_exited();
+  EXPECT_TRUE(exited.asked());
+  EXPECT_TRUE(exited.was_stopped());
+}
+
+TEST_F(AgentServiceTest, LooksAtWhatAWorkerDoesForAWhile) {
+  Join();
+  StartWaiting(1);
+  proto::Command sample;
+  sample.mutable_sample_workers()->set_job_id(kJob);
+  sample.mutable_sample_workers()->set_attempt(1);
+  sample.mutable_sample_workers()->set_period_ns(100'000'000);
+  controller_.Give(sample);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_sampled) == 1; }));
+  const auto sampled = First(&proto::Event::has_workers_sampled).workers_sampled();
+  ASSERT_EQ(sampled.workers_size(), 1);
+  EXPECT_GT(sampled.workers(0).seen_size(), 0);
+  EXPECT_GE(sampled.workers(0).period_ns(), 90'000'000);
+}
+
 TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
   Join();
   // The worker does not listen to SIGTERM, and has a child.

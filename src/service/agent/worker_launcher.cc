@@ -468,6 +468,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
 
   runtime::WorkerGone gone;
   gone.worker = worker;
+  gone.was_stopped = process.was_stopped;
   if (status.ok()) {
     gone.exit_code = status->exit_code;
     gone.signal = status->signal;
@@ -527,7 +528,13 @@ void WorkerLauncher::KillEscaped(const Mark& mark, std::vector<pid_t> killed, in
 
 void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {
   const auto found = running_.find(worker);
-  if (found != running_.end()) (void)io::SignalGroup(found->second.pid, signal);
+  if (found == running_.end()) return;
+  Running& process = found->second;
+  if (signal == SIGTERM || signal == SIGKILL) {
+    const Result<io::ProcessFacts> facts = io::ReadProcessFacts(process.pid);
+    process.was_stopped = process.was_stopped || (facts.ok() && facts->state == 'T');
+  }
+  (void)io::SignalGroup(process.pid, signal);
 }
 
 std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const {

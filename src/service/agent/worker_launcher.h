@@ -103,6 +103,7 @@ class WorkerLauncher {
     WorkerOutput output;
     Mark mark;
     LogLimit log_limit;
+    bool was_stopped = false;  // when it was told to end
   };
   struct Attempt {
     uint32_t local_ranks = 0;

@@ -46,6 +46,20 @@ void WorkerProbes::Probe(const runtime::ProbeWorkersNow& order, const std::strin
   });
 }
 
+void WorkerProbes::Sample(const runtime::SampleWorkersNow& order,
+                          std::function<void(runtime::SampledWorkers)> done) {
+  std::vector<SampleTarget> targets;
+  for (const uint32_t rank : order.ranks) {
+    const std::optional<pid_t> pid = launcher_.Pid({order.job, order.attempt, rank});
+    if (pid.has_value()) targets.push_back({rank, *pid});
+  }
+  sampler_.Sample(std::move(targets), order.period,
+                  [job = order.job, attempt = order.attempt,
+                   done = std::move(done)](StateSampler::Workers workers) {
+                    done({job, attempt, std::move(workers)});
+                  });
+}
+
 // The whole stacks go into a file of the run, and the calls of the main threads to the controller.
 void WorkerProbes::AddStacks(const std::string& run_directory,
                              const std::vector<StackOfWorker>& stacks,

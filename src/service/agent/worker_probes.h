@@ -1,5 +1,5 @@
-// Finds out in which state the workers are that the controller suspects of a hang, and gathers
-// their stacks.
+// Finds out in which state the workers are that the controller suspects of a hang, gathers their
+// stacks, and looks for a while at what they do.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include "io/event_loop.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/activity/stack_reader.h"
+#include "service/agent/activity/state_sampler.h"
 #include "service/agent/worker_launcher.h"
 
 namespace longhaul::service {
@@ -22,11 +23,15 @@ class WorkerProbes {
   WorkerProbes(io::EventLoop& loop, WorkerLauncher& launcher, std::string node)
       : launcher_(launcher),
         node_(std::move(node)),
+        sampler_(loop),
         stacks_(loop, [&launcher](const std::string& path) { return launcher.ReadStack(path); }) {}
 
   // Calls `done` at once, or with stacks once they are there. The whole stacks are written to a
   // file below `run_directory`; if that is empty, to none.
   void Probe(const runtime::ProbeWorkersNow& order, const std::string& run_directory, Done done);
+  // Calls `done` after the order's period.
+  void Sample(const runtime::SampleWorkersNow& order,
+              std::function<void(runtime::SampledWorkers)> done);
 
  private:
   void AddStacks(const std::string& run_directory, const std::vector<StackOfWorker>& stacks,
@@ -34,6 +39,7 @@ class WorkerProbes {
 
   WorkerLauncher& launcher_;
   const std::string node_;
+  StateSampler sampler_;
   StackReader stacks_;
 };
 

@@ -61,6 +61,7 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.placement.EndVacate();
   context_.deadlines.Clear(DeadlineKind::kVacate, id);
   job.hang.BeginAttempt();
+  job.slowness.BeginAttempt(job.world());
   job.idle.BeginAttempt();
   job.stacks.Cancel();
   const proto::Restore restore =

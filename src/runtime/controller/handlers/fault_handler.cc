@@ -86,6 +86,9 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   if (!place.has_value() || exited.rank() / job->local() != *place) return;
   const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
   const uint64_t attempt = job->life.attempt();
+  if (exited.was_stopped() && exited.attempt() == job->faults.failed_attempt()) {
+    NoteStopped(*job, event);
+  }
   if (exited.asked() && exited.error_at_ns() > 0 &&
       exited.attempt() == job->faults.failed_attempt()) {
     return ImproveCause(*job, OwnErrorOf(event));
@@ -115,6 +118,15 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   } else {
     hangs_.WatchProgress(*job);
   }
+}
+
+// The restart after one fault ends another one before its limit, so this may be all that shows it.
+void FaultHandler::NoteStopped(const JobRecord& job, const proto::Event& event) {
+  const uint32_t rank = event.worker_exited().rank();
+  if (job.faults.newest().rank() == static_cast<int32_t>(rank)) return;
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "worker " + std::to_string(rank) + " on " + event.node() +
+                          " was stopped (state T) when the workers were ended");
 }
 
 void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {

@@ -54,6 +54,7 @@ class FaultHandler {
   void ChargeOpenFaults(JobRecord& job);
 
  private:
+  void NoteStopped(const JobRecord& job, const proto::Event& event);
   void LeaveFailingNode(JobRecord& job);
   // Returns whether the gang has other nodes, or does without.
   bool Leave(JobRecord& job, const std::vector<NodeId>& nodes);

@@ -9,6 +9,7 @@
 #include "runtime/controller/handlers/fault_handler.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/hang_suspicions.h"
+#include "runtime/controller/handlers/slow_worker_reports.h"
 #include "runtime/controller/placement.h"
 
 namespace longhaul::runtime::controller {
@@ -106,6 +107,7 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
     const double steady = ToSeconds(took) - ToSeconds(Duration(report.times().evaluation_ns()));
     job.interval.ObserveStep(Seconds(std::max(steady, 0.0) / count));
     job.interval.ObserveRunning(Seconds(ToSeconds(took)));
+    slow_workers_.TakeSteps(job, took, report.last_step() - report.first_step() + 1);
   }
   if (taken.new_step) job.faults.NoteNewStep();
   job.faults.Stamp(RestartStage::kFirstStep, at);

@@ -10,15 +10,17 @@ class FaultHandler;
 class HangHandler;
 class HangSuspicions;
 class Placement;
+class SlowWorkerReports;
 
 class StepReports {
  public:
   StepReports(ControllerContext& context, FaultHandler& faults, HangHandler& hangs,
-              HangSuspicions& suspicions, Placement& placement)
+              HangSuspicions& suspicions, SlowWorkerReports& slow_workers, Placement& placement)
       : context_(context),
         faults_(faults),
         hangs_(hangs),
         suspicions_(suspicions),
+        slow_workers_(slow_workers),
         placement_(placement) {}
 
   void OnStepReported(const proto::Event& event);
@@ -37,6 +39,7 @@ class StepReports {
   FaultHandler& faults_;
   HangHandler& hangs_;
   HangSuspicions& suspicions_;
+  SlowWorkerReports& slow_workers_;
   Placement& placement_;
 };
 

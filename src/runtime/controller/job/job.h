@@ -15,6 +15,7 @@
 #include "runtime/controller/job/hang/hang_detector.h"
 #include "runtime/controller/job/hang/idle_workers.h"
 #include "runtime/controller/job/hang/node_inquiry.h"
+#include "runtime/controller/job/hang/slowness_watch.h"
 #include "runtime/controller/job/hang/stack_inquiry.h"
 #include "runtime/controller/job/hang/start_times.h"
 #include "runtime/controller/job/hang/suspected_hang.h"
@@ -133,6 +134,7 @@ struct JobRecord {
   StackInquiry stacks;
   NodeInquiry nodes_checked;
   SuspectedHang suspicion;
+  SlownessWatch slowness;
   JobFaults faults;
   SnapshotTracker snapshots;
   CheckpointWriter writer;

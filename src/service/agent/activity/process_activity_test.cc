@@ -1,5 +1,6 @@
 #include "service/agent/activity/process_activity.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +8,9 @@
 #include <csignal>
 #include <memory>
 
+#include "io/files/file.h"
 #include "service/agent/activity/stack_reader.h"
+#include "service/agent/activity/stack_text.h"
 #include "service/agent/output/worker_output.h"
 
 namespace longhaul::service {
@@ -123,6 +126,53 @@ TEST(StackReader, LeavesAProcessAloneThatUsesTheSignalForSomethingElse) {
   EXPECT_EQ(ReadStack(child.pid(), testing::TempDir() + "/no-such-file").rank, 3u);
   EXPECT_EQ(ReadStack(child.pid(), "").rank, 3u);
   EXPECT_EQ(waitpid(child.pid(), nullptr, WNOHANG), 0) << "it lives";
+}
+
+// A process that writes another line number into its file each time it is asked for its stack.
+class Talker {
+ public:
+  explicit Talker(const std::string& file) : pid_(fork()) {
+    if (pid_ != 0) return;
+    descriptor_ = open(file.c_str(), O_WRONLY | O_APPEND);
+    signal(kStackSignal, [](int) {
+      constexpr char kHead[] =
+          "Current thread 0x1 (most recent call first):\n  File \"/a/b.py\", line ";
+      const char line[] = {static_cast<char>('0' + ++calls_), '\0'};
+      constexpr char kTail[] = " in work\n";
+      (void)!write(descriptor_, kHead, sizeof(kHead) - 1);
+      (void)!write(descriptor_, line, 1);
+      (void)!write(descriptor_, kTail, sizeof(kTail) - 1);
+    });
+    while (true) pause();
+  }
+  ~Talker() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Talker(const Talker&) = delete;
+  Talker& operator=(const Talker&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  static inline int descriptor_ = -1;
+  static inline int calls_ = 0;
+  pid_t pid_;
+};
+
+// The file has the stacks of all readings.
+TEST(StackReader, ReadsTheStackOfThisTimeAndNotOfAnEarlierOne) {
+  const std::string file = testing::TempDir() + "/stack-talker-" + std::to_string(getpid());
+  ASSERT_TRUE(WriteWorkerFile(file, "").ok());
+  const Talker talker(file);
+  const auto handles = [&talker] {
+    const Result<std::string> status =
+        io::ReadText("/proc/" + std::to_string(talker.pid()) + "/status", 1 << 16);
+    return status.ok() && HandlesSignal(*status, kStackSignal);
+  };
+  while (!handles()) usleep(1'000);
+  EXPECT_EQ(ReadStack(talker.pid(), file).calls, "work (a/b.py:1)\n");
+  EXPECT_EQ(ReadStack(talker.pid(), file).calls, "work (a/b.py:2)\n");
+  unlink(file.c_str());
 }
 
 TEST(StackReader, OfAProcessThatHasEndedThereIsNone) {

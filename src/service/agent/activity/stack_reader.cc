@@ -57,20 +57,23 @@ StackReader::~StackReader() {
 // Sends the signal where it is certain that it does not end the process and means nothing else to
 // it: a worker that has registered for it has made its file. The pidfd makes sure that the process
 // whose handlers are read is the one that receives it.
-bool StackReader::AsksForStack(const StackTarget& target) const {
+std::optional<size_t> StackReader::AskForStack(const StackTarget& target) const {
   const Result<io::Fd> process = io::OpenPidfd(target.process);
-  if (!process.ok() || !read_(target.file).ok()) return false;
+  if (!process.ok()) return std::nullopt;
+  const Result<std::string> before = read_(target.file);
+  if (!before.ok()) return std::nullopt;
   const std::string folder = FolderOf(target.process);
-  if (StateIn(ReadFact(folder + "/stat")) == 'T') return false;
-  if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return false;
-  return io::Signal(*process, kStackSignal).ok();
+  if (StateIn(ReadFact(folder + "/stat")) == 'T') return std::nullopt;
+  if (!HandlesSignal(ReadFact(folder + "/status"), kStackSignal)) return std::nullopt;
+  if (!io::Signal(*process, kStackSignal).ok()) return std::nullopt;
+  return before->size();
 }
 
 void StackReader::Read(std::vector<StackTarget> targets, Done done) {
   std::vector<Asked> asked;
   for (StackTarget& target : targets) {
-    const bool waits = AsksForStack(target);
-    asked.push_back({std::move(target), waits, ""});
+    const std::optional<size_t> before = AskForStack(target);
+    asked.push_back({std::move(target), before.has_value(), before.value_or(0), ""});
   }
   Later(std::move(asked), std::move(done), kPolls);
 }
@@ -91,7 +94,8 @@ void StackReader::Poll(std::vector<Asked> asked, Done done, int polls) {
   for (Asked& each : asked) {
     if (!each.waits) continue;
     const Result<std::string> text = read_(each.target.file);
-    const std::string now = text.ok() ? *text : "";
+    const std::string now =
+        text.ok() && text->size() > each.before ? text->substr(each.before) : "";
     each.waits = now.empty() || now != each.written;
     each.written = now;
     waits = waits || each.waits;

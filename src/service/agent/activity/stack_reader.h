@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -58,10 +59,12 @@ class StackReader {
   struct Asked {
     StackTarget target;
     bool waits = false;   // for its file
-    std::string written;  // so far
+    size_t before = 0;    // the size of the file, which earlier readings have filled
+    std::string written;  // since then
   };
   using Done = std::function<void(std::vector<StackOfWorker>)>;
-  bool AsksForStack(const StackTarget& target) const;
+  // Returns the size of the target's file before; nothing: it was not asked.
+  std::optional<size_t> AskForStack(const StackTarget& target) const;
   void Poll(std::vector<Asked> asked, Done done, int polls);
   void Later(std::vector<Asked> asked, Done done, int polls);
 

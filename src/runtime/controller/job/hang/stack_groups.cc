@@ -44,30 +44,32 @@ std::string StackLine(const std::string& stack) {
   return line;
 }
 
-// A single group that is smaller than all others together, or the only one that does not wait.
+// Those that are stopped; and of the others, the ones that do not wait where some do, or else all
+// but the majority.
 std::vector<uint32_t> OutliersOf(const std::vector<StackGroup>& groups, size_t workers) {
   std::vector<uint32_t> found;
   const auto take = [&found](const StackGroup& group) {
     found.insert(found.end(), group.ranks.begin(), group.ranks.end());
   };
-  const auto add_if = [&](const auto& differs) {
-    const auto count = std::count_if(groups.begin(), groups.end(), differs);
-    if (count == 0 || static_cast<size_t>(count) == groups.size()) return;
-    for (const StackGroup& group : groups) {
-      if (differs(group)) take(group);
-    }
-  };
-  if (groups.size() < 2) return found;
-  add_if([](const StackGroup& group) { return group.stopped; });
-  if (found.empty()) {
-    const bool some_wait = std::any_of(groups.begin(), groups.end(),
-                                       [](const StackGroup& group) { return group.waits; });
-    if (some_wait) {
-      add_if([](const StackGroup& group) { return !group.waits && !group.stack.empty(); });
-    }
+  std::vector<const StackGroup*> others;  // the largest first
+  for (const StackGroup& group : groups) {
+    if (!group.stopped) others.push_back(&group);
   }
-  if (found.empty() && 2 * groups.front().ranks.size() > workers) {
-    for (size_t i = 1; i < groups.size(); ++i) take(groups[i]);
+  if (others.empty()) return found;
+  for (const StackGroup& group : groups) {
+    if (group.stopped) take(group);
+  }
+  const size_t not_stopped = workers - found.size();
+  const auto waits = [](const StackGroup* group) { return group->waits; };
+  const bool some_wait = std::any_of(others.begin(), others.end(), waits);
+  size_t differing = 0;
+  for (const StackGroup* group : others) {
+    if (!some_wait || group->waits || group->stack.empty()) continue;
+    take(*group);
+    ++differing;
+  }
+  if (differing == 0 && 2 * others.front()->ranks.size() > not_stopped) {
+    for (size_t i = 1; i < others.size(); ++i) take(*others[i]);
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -36,6 +36,9 @@ TEST(GroupStacks, NamesTheWorkersThatDiffer) {
       {{"all_reduce (d.py:1)", "barrier (d.py:2)"}, {}},
       {{"f", "T"}, {1}},
       {{"T", "T"}, {}},
+      {{"all_reduce", "T", "g", "all_reduce"}, {1, 2}},  // two faults at once
+      {{"T", "f", "f", "f", "g"}, {0, 4}},
+      {{"T", "f", "g"}, {0}},
       {{"", "all_reduce"}, {}},  // nothing is known of it
       {{"f"}, {}},
       {{}, {}},
