@@ -7,6 +7,7 @@ Needs root, `ip`, `tc`, `unshare` and `nsenter`; skipped without.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -19,6 +20,38 @@ import network
 MISSING = network.why_not()
 STEPS = 240
 OVER = ("succeeded", "failed", "stopped")
+# Two workers on two hosts, which send each other 256 KiB in each step.
+EXCHANGE = """
+import os, socket, sys, time
+rank, port, size = int(os.environ["RANK"]), 29777, 256 << 10
+if rank == 0:
+    server = socket.create_server(("0.0.0.0", port))
+    peer = server.accept()[0]
+else:
+    while True:
+        try:
+            peer = socket.create_connection((os.environ["MASTER_ADDR"], port))
+            break
+        except OSError:
+            time.sleep(0.05)
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+step = 0
+while not os.path.exists(sys.argv[1]):
+    step += 1
+    time.sleep(0.02)
+    try:
+        peer.sendall(bytes(size))
+        left = size
+        while left > 0:
+            part = peer.recv(left)
+            if not part:
+                sys.exit(0)
+            left -= len(part)
+    except ConnectionError:  # the other one has ended
+        sys.exit(0)
+    if rank == 0:
+        print(f"step {step}", flush=True)
+"""
 
 
 def job(folder, steps):
@@ -114,6 +147,27 @@ class Lab(unittest.TestCase):
         self.cluster.submit("slow", job(self.folder, 30))
         self.weights("slow")
         self.assertEqual(self.status("slow")["faults"], [])
+
+    def warnings(self, name):
+        told = self.cluster.call("explain", self.folder / "controller", "--job", name, "--json")
+        return [warning["text"] for warning in json.loads(told)["warnings"]]
+
+    def test_a_connection_that_becomes_slow_is_named(self):
+        (self.folder / "exchange.py").write_text(EXCHANGE)
+        end = self.folder / "end"
+        self.cluster.submit("exchange", {
+            "command": ["/usr/bin/python3", str(self.folder / "exchange.py"), str(end)],
+            "step_pattern": r"step (?P<step>\d+)",
+            "resources": {"nodes": 2, "processes_per_node": 1}})
+        self.await_step("exchange", 1_000)  # some 20 s, in which the usual rate is learned
+        gang = self.status("exchange")["gang"]
+        self.cluster.network[gang[1]].limit("10mbit")
+        slow = re.compile("the connection between node-. and node-. is slow")
+        cluster.wait_for("the warning", lambda: any(map(slow.match, self.warnings("exchange"))))
+        end.touch()
+        cluster.wait_for("the end", lambda: self.status("exchange")["state"] in OVER)
+        self.assertEqual(self.status("exchange")["faults"], [])
+        self.assertEqual([text for text in self.warnings("exchange") if "worker" in text], [])
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ struct ProbedWorkers {
 struct SampledWorkers {
   JobId job;
   uint64_t attempt = 0;
-  std::vector<proto::WorkersSampled::Worker> workers;
+  proto::WorkersSampled found;  // without the job and the attempt
 };
 
 // The deadline of AgentCore::NextDeadline has passed.

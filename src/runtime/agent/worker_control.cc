@@ -60,9 +60,9 @@ void WorkerControl::Take(const SampledWorkers& fact) {
   if (job == nullptr || fact.attempt < job->highest_attempt) return;
   proto::Event event;
   proto::WorkersSampled& sampled = *event.mutable_workers_sampled();
+  sampled = fact.found;
   sampled.set_job_id(fact.job.value());
   sampled.set_attempt(fact.attempt);
-  for (const proto::WorkersSampled::Worker& worker : fact.workers) *sampled.add_workers() = worker;
   context_.Report(std::move(event));
 }
 

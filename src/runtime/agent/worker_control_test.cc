@@ -65,7 +65,7 @@ TEST(AgentCoreSample, LooksAtTheWorkersOfTheAttempt) {
   EXPECT_EQ(orders[0].period, std::chrono::seconds(2));
   agent.TakeSent();
   SampledWorkers answer{kTestJob, 1, {}};
-  answer.workers.emplace_back().set_rank(1);
+  answer.found.add_workers()->set_rank(1);
   agent.Step(answer);
   const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_sampled");

@@ -317,7 +317,7 @@ void SimNodes::Sample(size_t index, const SampleWorkersNow& order) {
   const auto works = static_cast<uint32_t>(kLooks * (waits ? kWorks / kSlowFactor : kWorks));
   SampledWorkers answer{order.job, order.attempt, {}};
   for (const uint32_t rank : order.ranks) {
-    auto& worker = answer.workers.emplace_back();
+    auto& worker = *answer.found.add_workers();
     worker.set_rank(rank);
     worker.set_period_ns(order.period.count());
     auto* running = worker.add_seen();

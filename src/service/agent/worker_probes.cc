@@ -55,8 +55,8 @@ void WorkerProbes::Sample(const runtime::SampleWorkersNow& order,
   }
   sampler_.Sample(std::move(targets), order.period,
                   [job = order.job, attempt = order.attempt,
-                   done = std::move(done)](StateSampler::Workers workers) {
-                    done({job, attempt, std::move(workers)});
+                   done = std::move(done)](proto::WorkersSampled found) {
+                    done({job, attempt, std::move(found)});
                   });
 }
 

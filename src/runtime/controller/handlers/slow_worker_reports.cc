@@ -1,5 +1,6 @@
 #include "runtime/controller/handlers/slow_worker_reports.h"
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -47,7 +48,12 @@ void SlowWorkerReports::OnWorkersSampled(const proto::Event& event) {
   for (const auto& worker : sampled.workers()) {
     if (worker.rank() / job->local() != place) return;
   }
-  if (job->slowness.Take(event.node(), sampled)) Conclude(*job);
+  std::map<std::string, std::string> node_of;
+  for (const Member& member : job->group.members()) {
+    const Node* node = context_.nodes.Find(member.node);
+    if (node != nullptr) node_of[node->facts.address()] = member.node.value();
+  }
+  if (job->slowness.Take(event.node(), sampled, node_of)) Conclude(*job);
 }
 
 void SlowWorkerReports::OnWorkersProbed(const proto::Event& event) {
@@ -72,14 +78,17 @@ void SlowWorkerReports::Conclude(JobRecord& job) {
       return;
     case SlownessWatch::Outcome::kEnded:
       return NoteEnd(job);
-    case SlownessWatch::Outcome::kNamed:
+    case SlownessWatch::Outcome::kWorkersNamed:
       return GatherStacks(job);
+    case SlownessWatch::Outcome::kLinksNamed:
+      return context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                                 job.slowness.LinksText());
   }
 }
 
 void SlowWorkerReports::NoteEnd(const JobRecord& job) {
   context_.AddMessage(job.id(), proto::MessageNotification::INFO,
-                      "no worker slows the job down any more");
+                      "nothing slows the job down any more");
 }
 
 void SlowWorkerReports::GatherStacks(JobRecord& job) {

@@ -1,5 +1,5 @@
-// Names the workers that make the steps of a job slower than those of the others would be. Takes no
-// action: whether a restart elsewhere pays, people decide.
+// Names the workers and connections that make the steps of a job slower than they would be. Takes
+// no action: whether a restart elsewhere pays, people decide.
 #pragma once
 
 #include <string>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -76,6 +77,9 @@ void StateSampler::Sample(std::vector<SampleTarget> targets, Duration period, Do
   for (const SampleTarget& target : sampling.targets) {
     sampling.before.push_back(ReadTimes(target.process));
   }
+  if (Result<TcpConnections> connections = ReadTcpConnections(); connections.ok()) {
+    sampling.connections = *std::move(connections);
+  }
   const uint64_t id = next_id_++;
   SetTimer(id, samplings_.emplace(id, std::move(sampling)).first->second);
 }
@@ -101,11 +105,13 @@ void StateSampler::Look(uint64_t id) {
   ended.done(Conclude(ended));
 }
 
-StateSampler::Workers StateSampler::Conclude(const Sampling& sampling) {
-  Workers workers;
+proto::WorkersSampled StateSampler::Conclude(const Sampling& sampling) {
+  proto::WorkersSampled found;
+  std::set<uint64_t> sockets;
   const Duration took = io::MonotonicNow() - sampling.begun;
   for (size_t i = 0; i < sampling.targets.size(); ++i) {
-    proto::WorkersSampled::Worker& worker = workers.emplace_back();
+    sockets.merge(SocketsOf(sampling.targets[i].process));
+    proto::WorkersSampled::Worker& worker = *found.add_workers();
     worker.set_rank(sampling.targets[i].rank);
     worker.set_period_ns(took.count());
     const Times now = ReadTimes(sampling.targets[i].process);
@@ -117,7 +123,13 @@ StateSampler::Workers StateSampler::Conclude(const Sampling& sampling) {
       seen.set_times(times);
     }
   }
-  return workers;
+  found.set_period_ns(took.count());
+  const Result<TcpConnections> now = ReadTcpConnections();
+  if (!now.ok()) return found;
+  for (auto& connection : SentBetween(sockets, sampling.connections, *now)) {
+    *found.add_connections() = std::move(connection);
+  }
+  return found;
 }
 
 }  // namespace longhaul::service

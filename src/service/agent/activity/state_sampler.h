@@ -1,8 +1,9 @@
 // Looks many times at what the main thread of each worker does, to find the workers that never wait
-// while all others do.
+// while all others do; and reads at the begin and at the end what their connections have sent.
 //
-// Costs two reads of /proc for each look at a worker. Processes end while they are read: what has
-// ended is left out, and no read is an error. Leaves out other threads and child processes.
+// Costs two reads of /proc for each look at a worker, and two lists of the connections. Processes
+// end while they are read: what has ended is left out, and no read is an error. Leaves out other
+// threads and child processes.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +18,7 @@
 #include "base/time.h"
 #include "io/event_loop.h"
 #include "proto/events.pb.h"
+#include "service/agent/activity/tcp_connections.h"
 
 namespace longhaul::service {
 
@@ -27,8 +29,7 @@ struct SampleTarget {
 
 class StateSampler {
  public:
-  using Workers = std::vector<proto::WorkersSampled::Worker>;
-  using Done = std::function<void(Workers)>;
+  using Done = std::function<void(proto::WorkersSampled)>;
   // In a period. With so many, a share has a standard error of 5 percentage points at most.
   static constexpr uint32_t kLooks = 100;
 
@@ -53,6 +54,7 @@ class StateSampler {
     Done done;
     Instant begun{};
     uint32_t looks = 0;
+    TcpConnections connections;                         // at the begin
     std::vector<Times> before;                          // by target
     std::vector<std::map<std::string, uint32_t>> seen;  // by target
     io::EventLoop::TimerId timer = 0;
@@ -60,7 +62,7 @@ class StateSampler {
   static Times ReadTimes(pid_t process);
   void Look(uint64_t id);
   void SetTimer(uint64_t id, Sampling& sampling);
-  static Workers Conclude(const Sampling& sampling);
+  static proto::WorkersSampled Conclude(const Sampling& sampling);
 
   io::EventLoop& loop_;
   std::map<uint64_t, Sampling> samplings_;

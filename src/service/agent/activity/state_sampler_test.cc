@@ -81,14 +81,15 @@ TEST(StateSampler, TellsWorkFromWaiting) {
   const auto created = io::EventLoop::Create();
   io::EventLoop& loop = **created;
   StateSampler sampler(loop);
-  StateSampler::Workers workers;
+  proto::WorkersSampled found;
   sampler.Sample({{0, busy.pid()}, {1, sleeping.pid()}, {2, ended.pid()}}, milliseconds(300),
-                 [&](StateSampler::Workers answer) {
-                   workers = std::move(answer);
+                 [&](proto::WorkersSampled answer) {
+                   found = std::move(answer);
                    loop.Stop();
                  });
   loop.Run();
-  ASSERT_EQ(workers.size(), 3u);
+  const auto& workers = found.workers();
+  ASSERT_EQ(workers.size(), 3);
   EXPECT_EQ(Times(workers[0], "running"), StateSampler::kLooks);
   EXPECT_GT(workers[0].ran_ns(), 0);
   EXPECT_GE(workers[0].period_ns(), 290'000'000);
@@ -105,8 +106,8 @@ TEST(StateSampler, SamplingsAtOnceAreLimitedAndStillAnswered) {
   size_t answers = 0, empty = 0;
   constexpr size_t kOrders = 70;
   for (size_t i = 0; i < kOrders; ++i) {
-    sampler.Sample({{0, sleeping.pid()}}, milliseconds(100), [&](StateSampler::Workers answer) {
-      empty += answer.empty();
+    sampler.Sample({{0, sleeping.pid()}}, milliseconds(100), [&](proto::WorkersSampled answer) {
+      empty += answer.workers().empty();
       if (++answers == kOrders) loop.Stop();
     });
   }
@@ -120,7 +121,7 @@ TEST(StateSampler, NoAnswerComesAfterItsEnd) {
   bool answered = false;
   {
     StateSampler sampler(loop);
-    sampler.Sample({}, milliseconds(100), [&](StateSampler::Workers) { answered = true; });
+    sampler.Sample({}, milliseconds(100), [&](const proto::WorkersSampled&) { answered = true; });
   }
   loop.After(milliseconds(200), [&loop] { loop.Stop(); });
   loop.Run();

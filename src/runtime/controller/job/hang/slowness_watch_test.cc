@@ -51,7 +51,9 @@ class SlownessWatchTest : public testing::Test {
       worker->add_seen()->set_doing("futex");
       worker->mutable_seen(1)->set_times(100 - works);
     }
-    return watch_.Take(node, answer);
+    *answer.mutable_connections() = {connections_.begin(), connections_.end()};
+    answer.set_period_ns(2'000'000'000);
+    return watch_.Take(node, answer, {{"10.0.0.1", "node-1"}, {"10.0.0.2", "node-2"}});
   }
   // The job has had its first look.
   void LookOnce() {
@@ -59,13 +61,22 @@ class SlownessWatchTest : public testing::Test {
     ASSERT_EQ(Look({}), Outcome::kNothing);
   }
 
+  // What node-1 and node-2 have sent to 10.0.0.2 in a second of their work.
+  void Carry(uint64_t bytes) {
+    connections_.resize(1);
+    connections_[0].set_address("10.0.0.2");
+    connections_[0].set_bytes(bytes);
+    connections_[0].set_busy_ns(1'000'000'000);
+  }
+
+  std::vector<proto::WorkersSampled::Connection> connections_;
   SlownessWatch watch_;
   Instant now_{minutes(1)};
   uint64_t step_ = 0;
 };
 
-TEST_F(SlownessWatchTest, TheFirstLookIsAMinuteAfterTheFirstSteps) {
-  EXPECT_EQ(StepsUntilDue(milliseconds(100), 2'000), 21 + 600);
+TEST_F(SlownessWatchTest, TheFirstLookIsSoonAfterTheFirstSteps) {
+  EXPECT_EQ(StepsUntilDue(milliseconds(100), 2'000), 21 + 150);
 }
 
 TEST_F(SlownessWatchTest, LooksThatFindNothingBecomeRarer) {
@@ -98,8 +109,8 @@ TEST_F(SlownessWatchTest, TwoLooksInARowNameAWorker) {
   LookOnce();
   ASSERT_TRUE(StepsUntilDue(milliseconds(500), 100).has_value());
   EXPECT_EQ(Look({2}), Outcome::kLookAgain);
-  EXPECT_EQ(Look({2}), Outcome::kNamed);
-  EXPECT_EQ(watch_.named(), std::set<uint32_t>{2});
+  EXPECT_EQ(Look({2}), Outcome::kWorkersNamed);
+  EXPECT_TRUE(watch_.has_named());
   EXPECT_EQ(watch_.BeginStacks(), std::set<std::string>{"node-2"});
   proto::WorkersProbed stacks;
   stacks.set_with_stacks(true);
@@ -117,19 +128,40 @@ TEST_F(SlownessWatchTest, TwoLooksInARowNameAWorker) {
 TEST_F(SlownessWatchTest, AWorkerIsNamedOnceUntilItIsNotSlowAnyMore) {
   LookOnce();
   ASSERT_EQ(Look({2}), Outcome::kLookAgain);
-  ASSERT_EQ(Look({2}), Outcome::kNamed);
+  ASSERT_EQ(Look({2}), Outcome::kWorkersNamed);
   EXPECT_EQ(Look({2}), Outcome::kNothing);
   EXPECT_EQ(Look({}), Outcome::kEnded);
   EXPECT_EQ(Look({}), Outcome::kNothing);
   EXPECT_EQ(Look({2}), Outcome::kLookAgain);
-  EXPECT_EQ(Look({2}), Outcome::kNamed);
+  EXPECT_EQ(Look({2}), Outcome::kWorkersNamed);
+}
+
+TEST_F(SlownessWatchTest, AConnectionThatCarriesLessThanUsualIsNamedIfNoWorkerIsSlow) {
+  Carry(100'000'000);
+  LookOnce();
+  Carry(2'000'000);
+  EXPECT_EQ(Look({}), Outcome::kNothing) << "steps are as quick as before";
+  Carry(100'000'000);
+  EXPECT_EQ(Look({}), Outcome::kNothing);
+  Carry(2'000'000);
+  ASSERT_TRUE(StepsUntilDue(milliseconds(500), 100).has_value());
+  EXPECT_EQ(Look({2}), Outcome::kLookAgain);
+  EXPECT_EQ(Look({}), Outcome::kLookAgain);
+  EXPECT_EQ(Look({}), Outcome::kLinksNamed);
+  EXPECT_EQ(
+      watch_.LinksText(),
+      "the connection between node-1 and node-2 is slow: from node-1 it carries 1.91 MiB/s while "
+      "it sends, and usually 75.74 MiB/s; a step takes 500 ms, the fastest ones took 100 ms");
+  EXPECT_EQ(Look({}), Outcome::kNothing) << "it is named once";
+  Carry(100'000'000);
+  EXPECT_EQ(Look({}), Outcome::kEnded);
 }
 
 TEST_F(SlownessWatchTest, StepsThatAreQuickAgainEndIt) {
   LookOnce();
   ASSERT_TRUE(StepsUntilDue(milliseconds(500), 100).has_value());
   ASSERT_EQ(Look({2}), Outcome::kLookAgain);
-  ASSERT_EQ(Look({2}), Outcome::kNamed);
+  ASSERT_EQ(Look({2}), Outcome::kWorkersNamed);
   int ends = 0;
   for (int i = 0; i < 30; ++i) ends += watch_.TakeStep(milliseconds(300), now_);
   EXPECT_EQ(ends, 0) << "they are still slow";
@@ -138,7 +170,7 @@ TEST_F(SlownessWatchTest, StepsThatAreQuickAgainEndIt) {
     ends += watch_.TakeStep(milliseconds(100), now_);
   }
   EXPECT_EQ(ends, 1) << "when their median is";
-  EXPECT_TRUE(watch_.named().empty());
+  EXPECT_FALSE(watch_.has_named());
   EXPECT_EQ(StepsUntilDue(milliseconds(500), 100), 11) << "and the next one is found as soon";
 }
 
@@ -189,7 +221,7 @@ TEST_F(SlownessWatchTest, TheFastestStepsOfAnEarlierAttemptCount) {
 TEST_F(SlownessWatchTest, AnotherNumberOfWorkersHasStepsOfItsOwn) {
   LookOnce();
   watch_.BeginAttempt(2);
-  EXPECT_EQ(StepsUntilDue(milliseconds(200), 100), std::nullopt);
+  EXPECT_EQ(StepsUntilDue(milliseconds(200), 90), std::nullopt);
 }
 
 TEST_F(SlownessWatchTest, ALookTakesSomeSteps) {

@@ -68,7 +68,9 @@ std::vector<uint32_t> OutliersOf(const std::vector<StackGroup>& groups, size_t w
     take(*group);
     ++differing;
   }
-  if (differing == 0 && 2 * others.front()->ranks.size() > not_stopped) {
+  // Beside a stopped worker, all that wait may do so in different places.
+  const bool explained = differing > 0 || (some_wait && not_stopped < workers);
+  if (!explained && 2 * others.front()->ranks.size() > not_stopped) {
     for (size_t i = 1; i < others.size(); ++i) take(*others[i]);
   }
   std::sort(found.begin(), found.end());

@@ -39,6 +39,8 @@ TEST(GroupStacks, NamesTheWorkersThatDiffer) {
       {{"all_reduce", "T", "g", "all_reduce"}, {1, 2}},  // two faults at once
       {{"T", "f", "f", "f", "g"}, {0, 4}},
       {{"T", "f", "g"}, {0}},
+      {{"all_reduce (d.py:1)", "all_reduce (d.py:1)", "all_reduce (d.py:9)", "T"}, {3}},
+      {{"all_reduce (d.py:1)", "all_reduce (d.py:1)", "all_reduce (d.py:9)"}, {2}},
       {{"", "all_reduce"}, {}},  // nothing is known of it
       {{"f"}, {}},
       {{}, {}},
