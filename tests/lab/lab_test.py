@@ -148,6 +148,21 @@ class Lab(unittest.TestCase):
         self.weights("slow")
         self.assertEqual(self.status("slow")["faults"], [])
 
+    def test_new_nodes_are_checked_before_a_gang_starts(self):
+        self.cluster.close()
+        shutil.rmtree(self.folder / "controller")
+        for node in self.cluster.nodes:
+            shutil.rmtree(self.folder / node)
+        self.cluster = cluster.Cluster(sys.longhaul, self.folder, 2, LONGHAUL_TRAINER=sys.trainer,
+                                       config="scheduling: {check_new_nodes: true}\n")
+        reasons = set()
+        self.cluster.submit("checked", job(self.folder, 30))
+        cluster.wait_for("the end", lambda: reasons.add(self.status("checked")["reason"]) or
+                         self.status("checked")["state"] in OVER)
+        self.assertIn("its nodes are checked before it starts", reasons)
+        self.assertEqual(self.status("checked")["state"], "succeeded")
+        self.assertEqual(self.status("checked")["faults"], [])
+
     def warnings(self, name):
         told = self.cluster.call("explain", self.folder / "controller", "--job", name, "--json")
         return [warning["text"] for warning in json.loads(told)["warnings"]]

@@ -22,6 +22,7 @@
 #include "runtime/controller/handlers/slow_worker_reports.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
 #include "runtime/controller/handlers/spare_nodes.h"
+#include "runtime/controller/handlers/start_checks.h"
 #include "runtime/controller/handlers/step_reports.h"
 #include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/invariants.h"
@@ -39,7 +40,8 @@ class Controller::Parts {
   explicit Parts(const ControllerOptions& options)
       : context(options),
         checkpoints(context, closer, placement),
-        starter(context, checkpoints, faults),
+        starter(context, checkpoints, faults, start_checks),
+        start_checks(context, starter, faults),
         placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
         suspicions(context),
@@ -71,6 +73,7 @@ class Controller::Parts {
   controller::ControllerContext context;
   controller::CheckpointHandler checkpoints;
   controller::AttemptStarter starter;
+  controller::StartChecks start_checks;
   controller::Placement placement;
   controller::HangHandler hangs;
   controller::HangSuspicions suspicions;
@@ -295,6 +298,7 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kWorkerWaits:
       return hangs.OnWorkerWaits(event);
     case proto::Event::kNodesChecked:
+      if (event.nodes_checked().fault() == 0) return start_checks.OnNodesChecked(event);
       return checks.OnNodesChecked(event);
     case proto::Event::kWorkerResult:
       return steps.OnWorkerResult(event.worker_result());
@@ -316,6 +320,7 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
   }
   nodes.DisconnectAll();
   checks.ForgetAll();
+  start_checks.ForgetAll();
   // The time without a controller is no hang.
   for (auto& [id, job] : context.jobs.all()) {
     if (!job.live()) continue;
@@ -354,7 +359,7 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
     case DeadlineKind::kStacks:
       return hangs.OnStacksOverdue(job);
     case DeadlineKind::kNodeCheck:
-      return checks.OnOverdue(job);
+      return job.start_check ? start_checks.OnOverdue(job) : checks.OnOverdue(job);
     case DeadlineKind::kStop:
       return closer.BeginClosing(job, proto::STOPPED,
                                  job.life.reason() + " (some workers did not answer)");

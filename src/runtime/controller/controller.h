@@ -68,7 +68,8 @@ struct ControllerOptions {
 // A check of nodes whose job has no workers at present (node_check/node_check.h).
 struct NodeCheckOrder {
   std::string job;
-  uint32_t fault = 0;  // the number of the job's fault that it is for
+  uint32_t fault = 0;    // the number of the job's fault that it is for; 0: of none
+  uint64_t attempt = 0;  // with fault 0: it is before the start of this attempt
   std::vector<NodeId> nodes;
 };
 

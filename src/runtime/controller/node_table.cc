@@ -120,9 +120,11 @@ void NodeTable::Lose(const NodeId& id) {
   Node& node = Change(id);
   node.connected = false;
   node.lost = true;
-  node.cut = false;
+  node.cut = node.checked = false;
   ++node.losses;
 }
+
+void NodeTable::MarkChecked(const NodeId& id) { Change(id).checked = true; }
 
 void NodeTable::Cordon(const NodeId& id, bool cordoned, bool drain) {
   Node& node = Change(id);

@@ -37,6 +37,7 @@ struct Node {
   bool draining = false;
   bool enlisted = false;                   // a spare that an operator has taken into use
   bool cut = false;                        // its connection broke, for unknown reasons
+  bool checked = false;                    // a check has ended since it joined or came back
   bool avoided = false;                    // while a gang that fails on it leaves it
   std::vector<WorkerFault> worker_faults;  // recent ones
   // By gangs, until their workers have ended: thousandths of slots, and the assigned devices.
@@ -103,6 +104,7 @@ class NodeTable {
   void Disconnect(const NodeId& id);
   void Lose(const NodeId& id);
   void Cordon(const NodeId& id, bool cordoned, bool drain);
+  void MarkChecked(const NodeId& id);
   void Enlist(const NodeId& id);
   void Avoid(const NodeId& id, bool avoided);
   void TakeSlots(const NodeId& id, const SlotClaim& claim);

@@ -92,6 +92,7 @@ void SimNodeChecks::Finish(const Check& check) {
   proto::NodesChecked& checked = *event.mutable_nodes_checked();
   checked.set_job_id(check.order.job);
   checked.set_fault(check.order.fault);
+  checked.set_attempt(check.order.attempt);
   for (uint32_t node = 0; node < check.nodes.size(); ++node) {
     if (!is_faulty(verdicts.nodes[node].verdict)) continue;
     proto::NodesChecked::Faulty& faulty = *checked.add_faulty();

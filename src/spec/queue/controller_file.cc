@@ -19,7 +19,7 @@ constexpr auto kTlsKeys = std::to_array<std::string_view>({"certificate", "key",
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
     {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
      "reservation_idle", "fair_share", "usage_half_life", "elastic_period", "repair_patience",
-     "snapshot_patience", "array_limit"});
+     "snapshot_patience", "array_limit", "check_new_nodes"});
 constexpr uint64_t kMaxCount = 10'000;
 constexpr uint64_t kMaxArray = 100'000;
 constexpr size_t kMaxPriorities = 1'000;
@@ -167,6 +167,7 @@ class Reader {
     if (node.key == "repair_patience") return ReadTime(node, spec_.repair_patience);
     if (node.key == "snapshot_patience") return ReadTime(node, spec_.snapshot_patience);
     if (node.key == "array_limit") return ReadCount(node, spec_.array_limit, 1, kMaxArray);
+    if (node.key == "check_new_nodes") return ReadSwitch(node, spec_.check_new_nodes);
     return Unknown(node, kSchedulingKeys);
   }
 

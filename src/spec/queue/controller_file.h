@@ -71,6 +71,7 @@ struct ControllerSpec {
   Duration repair_patience = std::chrono::minutes(10);
   Duration snapshot_patience = std::chrono::seconds(30);
   uint32_t array_limit = 10'000;  // elements of one array
+  bool check_new_nodes = false;   // before a gang starts on them
 
   friend bool operator==(const ControllerSpec&, const ControllerSpec&) = default;
 };

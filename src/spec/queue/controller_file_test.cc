@@ -35,6 +35,7 @@ scheduling:
   elastic_period: 90s
   repair_patience: 2min
   snapshot_patience: 5s
+  check_new_nodes: true
 )",
                                         "c.yaml");
   ASSERT_TRUE(file.ok()) << file.status();
@@ -60,6 +61,7 @@ scheduling:
   want.elastic_period = seconds(90);
   want.repair_patience = minutes(2);
   want.snapshot_patience = seconds(5);
+  want.check_new_nodes = true;
   EXPECT_EQ(*file, want);
 }
 

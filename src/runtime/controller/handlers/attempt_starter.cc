@@ -6,6 +6,7 @@
 
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/handlers/start_checks.h"
 #include "runtime/rendezvous/request_parser.h"
 
 namespace longhaul::runtime::controller {
@@ -84,6 +85,14 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   job.starts.Begin(restore.tier(), context_.now);
   WatchStart(job);
+  job.start_check = false;
+  if (!checks_.Await(job)) SendOpenStore(job);
+}
+
+void AttemptStarter::Proceed(JobRecord& job) {
+  context_.SetState(job, job.life.state(), "forming attempt " + std::to_string(job.life.attempt()));
+  job.starts.Begin(job.snapshots.restore().tier(), context_.now);
+  WatchStart(job);
   SendOpenStore(job);
 }
 
@@ -107,7 +116,7 @@ void AttemptStarter::WatchStartsAgain() {
 void AttemptStarter::StartAgain(const JobRecord& job, size_t place) {
   if (job.group.store_port() != 0) {
     SendStart(job, place);
-  } else if (place == 0) {
+  } else if (place == 0 && !job.start_check) {
     SendOpenStore(job);
   }
 }

@@ -10,6 +10,7 @@ namespace longhaul::runtime::controller {
 
 class CheckpointHandler;
 class FaultHandler;
+class StartChecks;
 
 // How long a new attempt may take until its first step. Where the first node fetches a checkpoint
 // before it opens the store, this includes the transfer.
@@ -17,11 +18,14 @@ Duration StartLimitOf(const JobRecord& job, const ControllerOptions& options);
 
 class AttemptStarter {
  public:
-  AttemptStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)
-      : context_(context), checkpoints_(checkpoints), faults_(faults) {}
+  AttemptStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults,
+                 StartChecks& checks)
+      : context_(context), checkpoints_(checkpoints), faults_(faults), checks_(checks) {}
 
   // Begins a new attempt. Everything of lower attempts is void from now on.
   void OpenAttempt(JobRecord& job);
+  // The check before the start has ended: orders the store.
+  void Proceed(JobRecord& job);
   // The command that starts the workers of a place in the present attempt.
   proto::StartWorkers StartOf(const JobRecord& job, size_t place) const;
   // A node of the gang has reconnected: it receives its start commands again.
@@ -44,6 +48,7 @@ class AttemptStarter {
   ControllerContext& context_;
   CheckpointHandler& checkpoints_;
   FaultHandler& faults_;
+  StartChecks& checks_;
 };
 
 }  // namespace longhaul::runtime::controller

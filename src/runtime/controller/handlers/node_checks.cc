@@ -19,6 +19,34 @@ constexpr size_t kMostFailures = 2;  // that a plain restart may be the answer t
 
 }  // namespace
 
+std::vector<FaultyNode> FaultyNodesOf(const proto::NodesChecked& checked,
+                                      const WorkerGroup& group) {
+  std::vector<FaultyNode> faulty;
+  for (const auto& node : checked.faulty()) {
+    if (group.contains(node.name()))
+      faulty.push_back({NodeId(node.name()), node.evidence(), false});
+  }
+  // A gang does without a faulty connection if one of its ends leaves. That node is good.
+  std::set<std::string> leaving;
+  for (const FaultyNode& node : faulty) leaving.insert(node.node.value());
+  for (const auto& link : checked.links()) {
+    if (leaving.contains(link.first()) || leaving.contains(link.second())) continue;
+    if (!group.contains(link.first()) || !group.contains(link.second())) continue;
+    leaving.insert(link.second());
+    faulty.push_back({NodeId(link.second()),
+                      "its connection with " + link.first() + " is faulty: " + link.evidence(),
+                      /*keeps_work=*/true});
+  }
+  return faulty;
+}
+
+std::string FindingsOf(const proto::NodesChecked& checked, const std::vector<FaultyNode>& faulty) {
+  std::string found = checked.error();
+  if (found.empty() && faulty.empty()) found = "no node is faulty";
+  for (const auto& other : checked.others()) found += (found.empty() ? "" : "; ") + other;
+  return found;
+}
+
 bool NodeChecks::IsCalledFor(const JobRecord& job) const {
   const proto::Fault& fault = job.faults.newest();
   if (context_.options.node_check_limit <= Duration(0)) return false;
@@ -64,25 +92,8 @@ void NodeChecks::OnNodesChecked(const proto::Event& event) {
   if (job == nullptr || !job->live() || job->closing() || !job->faults.undecided()) return;
   if (job->nodes_checked.stage() != Stage::kRuns) return;
   if (checked.fault() != job->faults.newest().number()) return;
-  std::vector<FaultyNode> faulty;
-  for (const auto& node : checked.faulty()) {
-    if (job->group.contains(node.name()))
-      faulty.push_back({NodeId(node.name()), node.evidence(), false});
-  }
-  // A gang does without a faulty connection if one of its ends leaves. That node is good.
-  std::set<std::string> leaving;
-  for (const FaultyNode& node : faulty) leaving.insert(node.node.value());
-  for (const auto& link : checked.links()) {
-    if (leaving.contains(link.first()) || leaving.contains(link.second())) continue;
-    if (!job->group.contains(link.first()) || !job->group.contains(link.second())) continue;
-    leaving.insert(link.second());
-    faulty.push_back({NodeId(link.second()),
-                      "its connection with " + link.first() + " is faulty: " + link.evidence(),
-                      /*keeps_work=*/true});
-  }
-  std::string found = checked.error();
-  if (found.empty() && faulty.empty()) found = "no node is faulty";
-  for (const auto& other : checked.others()) found += (found.empty() ? "" : "; ") + other;
+  const std::vector<FaultyNode> faulty = FaultyNodesOf(checked, job->group);
+  const std::string found = FindingsOf(checked, faulty);
   if (!found.empty()) {
     context_.AddMessage(job->id(), proto::MessageNotification::WARNING,
                         "the check of its nodes: " + found);

@@ -16,6 +16,12 @@ namespace longhaul::runtime::controller {
 class FaultHandler;
 struct FaultyNode;
 
+// The members of the gang that the check has found faulty. Of a faulty connection between two good
+// nodes the second one leaves, and keeps its work.
+std::vector<FaultyNode> FaultyNodesOf(const proto::NodesChecked& checked, const WorkerGroup& group);
+// What else is to be said about a check: its error, or that no node is faulty; what is undecided.
+std::string FindingsOf(const proto::NodesChecked& checked, const std::vector<FaultyNode>& faulty);
+
 class NodeChecks {
  public:
   NodeChecks(ControllerContext& context, FaultHandler& faults)

@@ -133,6 +133,7 @@ struct JobRecord {
   IdleWorkers idle;
   StackInquiry stacks;
   NodeInquiry nodes_checked;
+  bool start_check = false;  // the present attempt waits for a check of its nodes
   SuspectedHang suspicion;
   SlownessWatch slowness;
   JobFaults faults;

@@ -21,7 +21,9 @@ namespace {
 using checkpoint::PeerKind;
 using checkpoint::PeerMessage;
 
-constexpr int kWaitMs = 30'000;           // without a byte
+constexpr int kWaitMs = 30'000;  // without a byte
+// A host without power does not refuse: the kernel would try for two minutes.
+constexpr Duration kConnectLimit = std::chrono::seconds(5);
 constexpr size_t kPacedBytes = 1u << 20;  // written at once
 
 Status AsStatus(const PeerMessage& answer, PeerKind wanted) {
@@ -38,8 +40,9 @@ PeerConnection::PeerConnection(io::Fd socket, uint64_t bytes_per_second)
 
 Result<PeerConnection> PeerConnection::Connect(const std::string& address, uint16_t port,
                                                uint64_t bytes_per_second) {
-  ASSIGN_OR_RETURN(io::Fd socket, io::ConnectTcp(address, port));
-  return PeerConnection(std::move(socket), bytes_per_second);
+  Result<io::Fd> socket = io::ConnectTcpWithin(address, port, kConnectLimit);
+  if (!socket.ok()) return Unavailable(socket.status().message());
+  return PeerConnection(*std::move(socket), bytes_per_second);
 }
 
 Result<PeerConnection> PeerConnection::ConnectWithin(const std::string& address, uint16_t port,

@@ -91,6 +91,7 @@ proto::Event NodesCheckedEvent(const runtime::NodeCheckOrder& order,
   proto::NodesChecked& checked = *event.mutable_nodes_checked();
   checked.set_job_id(order.job);
   checked.set_fault(order.fault);
+  checked.set_attempt(order.attempt);
   checked.set_error(status.error());
   const auto is_faulty = [](const std::string& verdict) {
     return verdict == ToString(Verdict::kBad) || verdict == ToString(Verdict::kSlow);
