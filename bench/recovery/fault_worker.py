@@ -168,7 +168,8 @@ def wait_in_user_code():
 class Misbehaviour:
     """The faults that this worker brings about, from FOLDER/faults.json: a list of objects with
     `id`, `kind`, `step`, and `rank` or `node`. Each happens once, and FOLDER/injected/ID then
-    contains the time; those of a node happen to each worker there, again and again.
+    contains the time; those of a node happen to each worker there, again and again, and so do
+    those with `always`, at their step.
     """
 
     def __init__(self, folder, rank):
@@ -197,7 +198,7 @@ class Misbehaviour:
             if "node" in fault and (marked or step >= fault["step"]):
                 self.is_new(fault)
                 raise RuntimeError("device 0: uncorrectable memory error")
-            if step == fault["step"] and self.is_new(fault):
+            if step == fault["step"] and (self.is_new(fault) or fault.get("always")):
                 loss = self.bring_about(fault, step) or loss
         return loss
 

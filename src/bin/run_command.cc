@@ -43,6 +43,15 @@ void AddHangOptions(CLI::App& app, frontend::RunOptions& options) {
                  "without activity of any worker (default: 10min; never) (docs/hangs.md)");
 }
 
+void AddNumericOptions(CLI::App& app, frontend::RunOptions& options) {
+  app.add_option("--not-finite", options.job.not_finite,
+                 "Warn, stop the job, or go back to a snapshot and repeat the step when a loss is "
+                 "NaN or infinite: warn, stop or rollback (default: warn)");
+  app.add_option("--loss-spike", options.job.loss_spike,
+                 "The same when several losses in a row are far above the ones before: warn, stop, "
+                 "rollback or ignore (default: warn) (docs/numeric-faults.md)");
+}
+
 void AddOptions(CLI::App& app, Words& words) {
   frontend::RunOptions& options = words.options;
   app.add_option("job", words.job_file, "Job file (docs/job-file.md)");
@@ -53,6 +62,7 @@ void AddOptions(CLI::App& app, Words& words) {
                  "torchtitan, megatron, deepspeed, or a regular expression with a group "
                  "(?P<step>\\d+) (docs/job-file.md)");
   AddHangOptions(app, options);
+  AddNumericOptions(app, options);
   app.add_option("--framework", options.job.framework,
                  "Start the script as this framework's own launcher does, with its environment and "
                  "checkpoint arguments: pytorch, torchtitan, megatron, deepspeed, lightning or "

@@ -183,6 +183,8 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
   add_text("hang.stopped", request.stopped_limit);
   add_text("hang.no_step", request.no_step_limit);
   add_text("hang.idle", request.idle_limit);
+  add_text("numeric.not_finite", request.not_finite);
+  add_text("numeric.spike", request.loss_spike);
   if (!request.fork_server) settings.emplace_back("environment.LONGHAUL_FORK_SERVER=\"0\"");
   add_text("name", request.name);
   if (!settings.empty()) {

@@ -23,6 +23,8 @@ struct JobRequest {
   std::string stopped_limit;                       // of hang.stopped; empty: the job's own
   std::string no_step_limit;                       // of hang.no_step
   std::string idle_limit;                          // of hang.idle
+  std::string not_finite;                          // numeric.not_finite; empty: the job's own
+  std::string loss_spike;                          // numeric.spike
   std::vector<std::string> set;  // "train.steps=100": replaces the value in the file
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> minimum_nodes;

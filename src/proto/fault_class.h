@@ -13,6 +13,7 @@ enum class FaultClass {
   kError,    // a worker failed by itself
   kStart,    // workers could not be started
   kStorage,  // a copy of the state did not verify
+  kNumeric,  // a loss is NaN or infinite, or far above the ones before
 };
 
 // Returns "process", "node" and so on.

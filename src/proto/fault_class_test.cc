@@ -6,8 +6,9 @@ namespace longhaul::proto {
 namespace {
 
 TEST(FaultClass, EveryClassHasItsName) {
-  for (const FaultClass fault : {FaultClass::kProcess, FaultClass::kNode, FaultClass::kHang,
-                                 FaultClass::kError, FaultClass::kStart, FaultClass::kStorage}) {
+  for (const FaultClass fault :
+       {FaultClass::kProcess, FaultClass::kNode, FaultClass::kHang, FaultClass::kError,
+        FaultClass::kStart, FaultClass::kStorage, FaultClass::kNumeric}) {
     EXPECT_EQ(FaultClassOf(NameOf(fault)), fault);
   }
   EXPECT_EQ(NameOf(FaultClass::kError), "error");

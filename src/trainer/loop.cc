@@ -308,7 +308,11 @@ Status Loop::RunSteps(uint64_t first) {
   const spec::TrainSpec& train = config_.train;
   for (uint64_t step = first; step <= train.steps; ++step) {
     StepReport report;
-    RETURN_IF_ERROR(TracedStep(step, report));
+    if (const Status done = TracedStep(step, report); !done.ok()) {
+      // The loss is not finite: the controller receives it with its step before this worker ends.
+      if (done.code() == Code::kOutOfRange) (void)worker_api_.Report(report);
+      return done;
+    }
     const bool last = step == train.steps;
     if (last || (train.evaluate_every > 0 && step % train.evaluate_every == 0)) {
       const Timed timed(report.evaluation_ns);

@@ -205,6 +205,8 @@ std::string DetectorOf(const FaultStory& fault) {
       return "The start of the workers failed, as " + agent + " reported.";
     case FaultClass::kStorage:
       return "The worker verified the bytes of the copy while it restored its state.";
+    case FaultClass::kNumeric:
+      return "The controller checked the losses that the workers reported with their steps.";
   }
   return "";
 }
@@ -229,6 +231,10 @@ std::string CauseOf(const FaultStory& fault) {
       return "The node could not start the workers.";
     case FaultClass::kStorage:
       return "A stored copy of the state was damaged or could not be read.";
+    case FaultClass::kNumeric:
+      return "The program, its data or a device computed a loss that is no usable number. A replay "
+             "of the step decides between them (numeric: {not_finite: rollback}): the action below "
+             "has its result.";
   }
   return "";
 }

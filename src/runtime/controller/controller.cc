@@ -17,6 +17,7 @@
 #include "runtime/controller/handlers/job_releaser.h"
 #include "runtime/controller/handlers/node_checks.h"
 #include "runtime/controller/handlers/node_handler.h"
+#include "runtime/controller/handlers/numeric_faults.h"
 #include "runtime/controller/handlers/operator_changes.h"
 #include "runtime/controller/handlers/run_time_limits.h"
 #include "runtime/controller/handlers/slow_worker_reports.h"
@@ -47,11 +48,12 @@ class Controller::Parts {
         suspicions(context),
         slow_workers(context),
         closer(context, checkpoints, faults, placement),
-        faults(context, starter, hangs, closer, placement, spares, checks),
+        faults(context, starter, hangs, closer, placement, spares, checks, numbers),
         checks(context, faults),
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
-        steps(context, faults, hangs, suspicions, slow_workers, placement),
+        numbers(context, faults, closer),
+        steps(context, faults, numbers, hangs, suspicions, slow_workers, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
         nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
@@ -67,6 +69,7 @@ class Controller::Parts {
   void Dispatch(const proto::Event& event);
   void OnControllerStarted(const proto::ControllerStarted& started);
   void OnTick();
+  void CommitProven();
   void OnDeadline(const controller::Deadlines::Name& name);
   void OnJobDeadline(DeadlineKind kind, controller::JobRecord& job);
 
@@ -83,6 +86,7 @@ class Controller::Parts {
   controller::NodeChecks checks;
   controller::RunTimeLimits run_times;
   controller::SnapshotHandler snapshots;
+  controller::NumericFaults numbers;
   controller::StepReports steps;
   controller::JobReleaser releaser;
   controller::JobAdmission admission;
@@ -112,6 +116,7 @@ Actions Controller::Step(const proto::Event& event, Instant now) {
   if (parts_->Accept(event)) {
     parts_->changes.AdvanceReservations();
     parts_->Dispatch(event);
+    parts_->CommitProven();
     // Releases and placements feed each other: a job that ends in a scheduling round can release
     // dependants, and a released job needs another round.
     do {
@@ -333,6 +338,14 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
 
 void Controller::Parts::OnTick() {
   while (const auto name = context.deadlines.TakeDue(context.now)) OnDeadline(*name);
+}
+
+// A report of a step, the end of a job and its departure are all that a commit may wait for.
+void Controller::Parts::CommitProven() {
+  for (const controller::JobRecord* touched : context.jobs.touched()) {
+    if (touched->writer.pending().empty()) continue;
+    checkpoints.CommitProven(context.jobs.at(touched->id()));
+  }
 }
 
 void Controller::Parts::OnDeadline(const controller::Deadlines::Name& name) {

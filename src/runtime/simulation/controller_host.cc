@@ -77,6 +77,7 @@ void ControllerHost::SubmitJob() {
   job.set_processes_per_node(world_.options.processes_per_node);
   job.mutable_workload()->set_built_in(true);
   job.set_max_restarts(1'000'000'000);
+  *job.mutable_numeric() = world_.options.numeric;
   job.set_total_steps(world_.options.total_steps);
   job.mutable_snapshot()->set_keep(3);
   job.mutable_snapshot()->set_replicated(!world_.options.sharded);

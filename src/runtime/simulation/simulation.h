@@ -51,6 +51,11 @@ struct SimulationOptions {
   // The first snapshot at or above this step finds no free slot for slot_wait; zero: none.
   uint64_t slot_wait_step = 0;
   Duration slot_wait{};
+  proto::NumericPolicy numeric;
+  // Not 0: at each multiple of this step a device computes NaN for one worker, but not when the
+  // step is done again. Only where each worker reports.
+  uint64_t nan_every = 0;
+  uint64_t nan_always = 0;  // not 0: the data make the loss of this step NaN each time
   // The node with this index fails repeatedly, this long after each return; zero: never.
   uint32_t flapping_node = 0;
   Duration flaps_after{};
@@ -79,6 +84,7 @@ struct SimulationResult {
   uint64_t attempts = 0;
   uint64_t steps_taken = 0;
   uint64_t from_pieces = 0;       // workers that restored from memories of another layout
+  uint64_t nans = 0;              // losses of workers that devices have made NaN
   uint64_t rivals = 0;            // jobs of higher priority that ran to their end
   Controller::UsageTotals usage;  // accelerator time of all jobs, at the end
   uint64_t log_hash = 0;          // of every logged (time, event), in order

@@ -102,6 +102,51 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
 }
 
+// A device computes NaN once in a while, beside all other faults. Each of them is replayed from a
+// good state; the replay may be interrupted, and is decided all the same.
+TEST(Simulation, AnIsolatedNanIsReplayedAndNeverBlamedOnTheProgram) {
+  uint64_t nans = 0, numeric = 0, suspected = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.numeric.set_not_finite(proto::NumericPolicy::ROLLBACK);
+    options.nan_every = 220;
+    options.sharded = seed % 2 == 0;
+    options.peers = seed % 2 == 0;
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_NE(result.status.state(), proto::FAILED) << result.status.reason();
+    EXPECT_GT(result.status.highest_step(), 300u);
+    nans += result.nans;
+    for (const auto& fault : result.status.faults()) {
+      if (fault.class_name() != "numeric") continue;
+      ++numeric;
+      EXPECT_LT(fault.from_step() + 1, result.status.highest_step()) << fault.action();
+      suspected += fault.action().find("the hardware is suspected") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_GT(nans, 16u);
+  EXPECT_GT(numeric, nans / 2) << "most are not hidden by another fault at the same time";
+  EXPECT_GE(suspected + 8, numeric) << "only the last one of a run may be undecided";
+}
+
+TEST(Simulation, ANanOfTheDataEndsTheJobWithItsStep) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.numeric.set_not_finite(proto::NumericPolicy::ROLLBACK);
+    options.nan_always = 333;
+    options.every_step = true;
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_EQ(result.status.state(), proto::FAILED);
+    EXPECT_THAT(result.status.reason(),
+                testing::AllOf(testing::HasSubstr("the program or its data is the cause"),
+                               testing::HasSubstr("333")));
+    EXPECT_LT(result.status.committed_step(), 332u);
+  }
+}
+
 double SecondsOf(const proto::JobStatus& status, proto::Category category) {
   for (const auto& entry : status.ledger().categories()) {
     if (entry.category() == category) return entry.rank_seconds();

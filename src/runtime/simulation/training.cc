@@ -2,6 +2,7 @@
 #include "runtime/simulation/training.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -406,9 +407,23 @@ proto::RankContent SimTraining::ContentOf(uint32_t rank) const {
 // Whether the node's memory has the snapshot: it is one of the newest two, and the node had a part
 // in it and has lived since.
 
+std::optional<uint32_t> SimTraining::RankWithNan(uint64_t first, uint64_t last) {
+  const uint64_t every = world_.options.nan_every;
+  if (every == 0 || world_.Aggregated()) return std::nullopt;
+  const uint64_t step = last / every * every;
+  if (step < first || step <= nan_step_) return std::nullopt;
+  nan_step_ = step;
+  ++world_.result.nans;
+  return static_cast<uint32_t>(step / every % world_.attempt.world);
+}
+
 void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
   const Duration blocked = snapshot ? world_.options.physics.snapshot_block : Duration(0);
-  const double loss = 2.0 + 9.0 / static_cast<double>(last);
+  double loss = 2.0 + 9.0 / static_cast<double>(last);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const uint64_t bad = world_.options.nan_always;
+  if (bad != 0 && first <= bad && bad <= last) loss = kNan;
+  const auto nan_rank = RankWithNan(first, last);
   const uint64_t tokens = 1'000'000 * (last - first + 1);
   if (world_.Aggregated()) {
     proto::Event event;
@@ -431,6 +446,7 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
     report.at = world_.queue.now();
     report.snapshot = blocked;
     if (rank == 0) report.loss = loss;
+    if (rank == nan_rank) report.loss = kNan;
     report.tokens = tokens;
     machines_.Input(node, report);
   });

@@ -1,6 +1,7 @@
 // The simulated training job: phases, steps and snapshots of its workers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class SimTraining {
   void BeginStretch();
   void EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bool snapshot);
   void WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, Duration waited);
+  // The rank whose loss is NaN in one of these steps, because of its device; nothing: none.
+  std::optional<uint32_t> RankWithNan(uint64_t first, uint64_t last);
   void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
   void Seal();
   proto::RankContent ContentOf(uint32_t rank) const;
@@ -43,6 +46,7 @@ class SimTraining {
 
   World& world_;
   SimNodes& machines_;
+  uint64_t nan_step_ = 0;     // the newest at which a device has computed NaN
   bool slot_waited_ = false;  // the wait for a slot (slot_wait_step) has begun
 };
 

@@ -160,6 +160,10 @@ void VisitShared(Visitor& v, Job& job) {
     v.Text("no_step", job.hang.no_step, 63);
     v.Text("idle", job.hang.idle, 63);
   });
+  v.Section("numeric", [&] {
+    v.Text("not_finite", job.numeric.not_finite, 63);
+    v.Text("spike", job.numeric.spike, 63);
+  });
   v.Section("scheduling", [&] {
     v.Text("queue", job.scheduling.queue, 63);
     v.Text("project", job.scheduling.project, 63);

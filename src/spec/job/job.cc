@@ -262,6 +262,20 @@ void CheckHang(JobReader& reader, const HangSpec& hang) {
   check("hang.idle", hang.idle);
 }
 
+void CheckNumeric(JobReader& reader, const NumericSpec& numeric) {
+  const auto check = [&reader](const char* path, const std::string& text, const auto& actions) {
+    if (std::find(actions.begin(), actions.end(), text) != actions.end()) return;
+    std::string known;
+    for (const std::string_view action : actions) {
+      known += (known.empty() ? "" : action == actions.back() ? " or " : ", ");
+      known += action;
+    }
+    reader.Refuse(path, "'" + Printable(text, 40) + "' is not an action: expected " + known);
+  };
+  check("numeric.not_finite", numeric.not_finite, NumericSpec::kNotFiniteActions);
+  check("numeric.spike", numeric.spike, NumericSpec::kSpikeActions);
+}
+
 void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
   const auto time = [&](const char* path, const std::string& text) {
     const auto duration = ParseDuration(text);
@@ -546,6 +560,7 @@ Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   CheckBounds(reader, job);
   CheckDevices(reader, job.resources);
   CheckHang(reader, job.hang);
+  CheckNumeric(reader, job.numeric);
   CheckScheduling(reader, job.scheduling);
   CheckTopology(reader, job);
   CheckCopies(reader, job.snapshot);

@@ -5,6 +5,7 @@
 // machine: unknown keys (with the nearest known one), types, ranges, contradictions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -160,6 +161,19 @@ struct HangSpec {
   friend bool operator==(const HangSpec&, const HangSpec&) = default;
 };
 
+// What happens when a loss is no usable number (docs/numeric-faults.md): one of the words of
+// kNotFiniteActions and kSpikeActions.
+struct NumericSpec {
+  static constexpr std::array<std::string_view, 3> kNotFiniteActions = {"warn", "stop", "rollback"};
+  static constexpr std::array<std::string_view, 4> kSpikeActions = {"warn", "stop", "rollback",
+                                                                    "ignore"};
+
+  std::string not_finite = "warn";  // a loss is NaN or infinite
+  std::string spike = "warn";       // several losses in a row are far above the ones before
+
+  friend bool operator==(const NumericSpec&, const NumericSpec&) = default;
+};
+
 // Nodes of a job that lie in one domain of a level, so many each.
 struct SliceSpec {
   uint32_t nodes = 0;  // 0: no slices
@@ -247,6 +261,7 @@ struct JobSpec {
   ResourceSpec resources;
   LimitSpec limits;
   HangSpec hang;
+  NumericSpec numeric;
   JobSchedulingSpec scheduling;
   ArraySpec array;
   AfterSpec after;

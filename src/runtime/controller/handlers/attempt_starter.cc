@@ -65,6 +65,8 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.slowness.BeginAttempt(job.world());
   job.idle.BeginAttempt();
   job.stacks.Cancel();
+  // Copies and pieces of bad states may have arrived since the decision.
+  if (const auto good = job.numeric.newest_good()) job.ForgetStatesAbove(*good);
   const proto::Restore restore =
       job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());
   const uint64_t from = restore.step();
@@ -75,6 +77,7 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   if (!job.restores_by_itself()) job.ledger.Rollback(from);
   job.ledger.EnterAll(first ? proto::START_UP_TIME : proto::REPAIR, context_.now);
   job.progress.BeginAttempt(from);
+  job.numeric.BeginAttempt(from);
   context_.SetState(job, first ? proto::STARTING : proto::RECOVERING,
                     "forming attempt " + std::to_string(attempt));
   auto* notification = context_.AddNotification(id).mutable_attempt();

@@ -32,7 +32,24 @@ void CheckpointHandler::OnSnapshotPersisted(const proto::Event& event) {
   Advance(*job);
 }
 
+// Under a policy for numeric faults, a state counts as good once the steps after it were. Of a job
+// that ends or leaves its nodes no further step comes.
+bool CheckpointHandler::IsUnproven(const JobRecord& job, uint64_t step) const {
+  const uint64_t steps = NumericWatch::StepsOfProof(job.spec().numeric());
+  if (steps == 0) return false;
+  if (job.numeric.IsBad(step)) return true;
+  if (job.closing() || job.life.state() == proto::STOPPING) return false;
+  if (job.group.empty() || job.placement.leaving()) return false;
+  return job.StepOfAll() < step + steps;
+}
+
+void CheckpointHandler::CommitProven(JobRecord& job) {
+  if (!job.live() || NumericWatch::StepsOfProof(job.spec().numeric()) == 0) return;
+  for (const auto& [step, commit] : job.writer.pending()) GrantIfWhole(job, step);
+}
+
 void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
+  if (IsUnproven(job, step)) return;
   const auto found = job.writer.pending().find(step);
   if (found == job.writer.pending().end()) return;
   const PendingCommit& commit = found->second;
@@ -152,6 +169,7 @@ bool CheckpointHandler::CanBeSaved(JobRecord& job) {
   const uint64_t step = job.snapshots.memory_step();
   if (job.writer.IsLost(step)) return false;
   OrderWrite(job);
+  CommitProven(job);
   if (job.writer.IsSaving(step)) return true;
   // A new agent of a lost node may still find the step in its memory.
   const auto& members = job.group.members();

@@ -21,6 +21,8 @@ class CheckpointHandler {
   void OnSnapshotCommitted(const proto::Event& event);
   void OnSnapshotCopied(const proto::Event& event);
   void OnCheckpointsLost(const proto::Event& event);
+  // Commits what was held back until the steps after it were good.
+  void CommitProven(JobRecord& job);
   // The node could not write the step of the order.
   void WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed, const NodeId& node);
   void CopyFailed(JobRecord& job, const proto::SnapshotFailed& failed);
@@ -49,6 +51,7 @@ class CheckpointHandler {
  private:
   AttemptShape ShapeOf(const JobRecord& job, uint64_t attempt) const;
   void GrantIfWhole(JobRecord& job, uint64_t step);
+  bool IsUnproven(const JobRecord& job, uint64_t step) const;
   void Advance(JobRecord& job);
   void OrderCopy(JobRecord& job);  // of the newest commit, when a copy is due
   void SendCopy(const JobRecord& job);

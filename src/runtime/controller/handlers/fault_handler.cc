@@ -8,6 +8,7 @@
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/job_closer.h"
 #include "runtime/controller/handlers/node_checks.h"
+#include "runtime/controller/handlers/numeric_faults.h"
 #include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/placement.h"
 
@@ -215,6 +216,7 @@ void FaultHandler::TryDecide(JobRecord& job) {
   const auto waits = context_.deadlines.all().find({DeadlineKind::kDecide, id});
   if (waits != context_.deadlines.all().end() && waits->second > context_.now) return;
   context_.deadlines.Clear(DeadlineKind::kDecide, id);
+  numbers_.ForgetBadStates(job);
   const bool has_lasted = job.never_reported() && job.group.first_started() &&
                           context_.now - job.group.started_at() >= context_.options.start_limit;
   const auto give_up = job.faults.WhyGiveUp(
@@ -229,7 +231,7 @@ void FaultHandler::TryDecide(JobRecord& job) {
     // It comes back or is given up, and then the decision is tried again.
     if (node != nullptr && !node->connected && !node->lost) return job.faults.Await(member.node);
   }
-  if (checks_.Await(job)) return;
+  if (numbers_.EndsJob(job) || checks_.Await(job)) return;
   LeaveFailingNode(job);
   if (job.faults.undecided()) Restart(job);
 }
@@ -344,6 +346,7 @@ void FaultHandler::BlameNode(const JobRecord& job) {
       break;
     case proto::FaultClass::kNode:
     case proto::FaultClass::kHang:
+    case proto::FaultClass::kNumeric:  // its replay decides whether the node is the cause
       break;
   }
   if (counts) context_.scheduler.Fault(fault.node(), fault.what(), context_.now);

@@ -12,6 +12,7 @@ class AttemptStarter;
 class HangHandler;
 class JobCloser;
 class NodeChecks;
+class NumericFaults;
 class Placement;
 class SpareNodes;
 
@@ -26,14 +27,15 @@ class FaultHandler {
  public:
   FaultHandler(ControllerContext& context, AttemptStarter& starter, HangHandler& hangs,
                JobCloser& closer, Placement& placement, const SpareNodes& spares,
-               NodeChecks& checks)
+               NodeChecks& checks, NumericFaults& numbers)
       : context_(context),
         starter_(starter),
         hangs_(hangs),
         closer_(closer),
         placement_(placement),
         spares_(spares),
-        checks_(checks) {}
+        checks_(checks),
+        numbers_(numbers) {}
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
@@ -69,6 +71,7 @@ class FaultHandler {
   Placement& placement_;
   const SpareNodes& spares_;
   NodeChecks& checks_;
+  NumericFaults& numbers_;
 };
 
 // Whether two faults of the job can be compared by the steps between them. Of one that never

@@ -50,8 +50,9 @@ std::string FindingsOf(const proto::NodesChecked& checked, const std::vector<Fau
 bool NodeChecks::IsCalledFor(const JobRecord& job) const {
   const proto::Fault& fault = job.faults.newest();
   if (context_.options.node_check_limit <= Duration(0)) return false;
-  if (job.faults.newest_class() != proto::FaultClass::kHang) return false;
-  if (!fault.node().empty() || job.faults.FailuresWithoutStep() < kMostFailures) return false;
+  const bool hangs = job.faults.newest_class() == proto::FaultClass::kHang &&
+                     fault.node().empty() && job.faults.FailuresWithoutStep() >= kMostFailures;
+  if (!hangs && !job.numeric.check_due()) return false;
   if (job.group.size() < 2 || !WillReportSteps(job)) return false;
   return std::ranges::all_of(job.group.members(), [&](const Member& member) {
     const Node* node = context_.nodes.Find(member.node);
@@ -65,10 +66,15 @@ bool NodeChecks::Await(JobRecord& job) {
   if (!job.nodes_checked.was_begun(fault)) {
     if (!IsCalledFor(job)) return false;
     job.nodes_checked.Begin(fault);
-    context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
-                        "it has hung " + std::to_string(job.faults.FailuresWithoutStep()) +
-                            " times without a step in between, and nothing names the cause: its "
-                            "nodes are checked");
+    const std::string reason =
+        job.numeric.check_due()
+            ? "the replay of a numeric fault was clean, so that a device is suspected: its nodes "
+              "are checked"
+            : "it has hung " + std::to_string(job.faults.FailuresWithoutStep()) +
+                  " times without a step in between, and nothing names the cause: its nodes are "
+                  "checked";
+    job.numeric.NoteChecked();
+    context_.AddMessage(job.id(), proto::MessageNotification::WARNING, reason);
     context_.SetState(job, proto::RECOVERING, "its nodes are checked");
     context_.deadlines.Set(DeadlineKind::kNodeCheck, job.id(), context_.now + kKillLimit);
   }

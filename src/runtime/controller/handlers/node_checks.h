@@ -1,6 +1,6 @@
 // Checks the nodes of a gang that hangs again and again although nothing names the cause
-// (docs/hangs.md). The service runs the check (Actions::checks); this decides when, and what
-// follows from it.
+// (docs/hangs.md), or in which a device is suspected of wrong results (docs/numeric-faults.md). The
+// service runs the check (Actions::checks); this decides when, and what follows from it.
 //
 //   second hang without a step -> its workers have ended -> check -> faulty nodes are replaced and
 //   cordoned -> restart

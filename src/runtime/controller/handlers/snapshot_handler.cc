@@ -44,6 +44,7 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   // Only of steps under this attempt's lease, and not back in time.
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
+  if (job->numeric.IsBad(sealed.step())) return;
   if (sealed.non_finite()) {
     return context_.AddMessage(sealed.job_id(), proto::MessageNotification::ERROR,
                                "the snapshot of step " + std::to_string(sealed.step()) + " on " +

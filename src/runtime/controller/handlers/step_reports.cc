@@ -1,14 +1,13 @@
 #include "runtime/controller/handlers/step_reports.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "runtime/controller/handlers/fault_handler.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/hang_suspicions.h"
+#include "runtime/controller/handlers/numeric_faults.h"
 #include "runtime/controller/handlers/slow_worker_reports.h"
 #include "runtime/controller/placement.h"
 
@@ -40,7 +39,8 @@ void StepReports::OnStepReported(const proto::Event& event) {
   const auto& report = event.step_reported();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, report.job_id(), report.attempt(), &place);
-  if (job == nullptr || job->faults.undecided()) return;
+  if (job == nullptr) return;
+  if (job->faults.undecided()) return numbers_.TakeLate(*job, report, place);
   const uint64_t next = job->group.member(place).reported_step + 1;
   const Instant at = InstantFromNanoseconds(event.at_ns());
   uint64_t first = report.first_step();
@@ -61,10 +61,11 @@ void StepReports::OnStepReported(const proto::Event& event) {
     job->group.Report(place, last);
     stall = job->ledger.BookSteps(place, first, last, report.times(), at);
   }
-  TakeNotFinite(*job, report, place);
-  if (place != 0 && !report.whole_job()) return;  // the node of rank 0 reports for the job
-  ReportStall(*job, last, stall, at);
-  TakeProgress(*job, report, at);
+  if (place == 0 || report.whole_job()) {  // the node of rank 0 reports for the job
+    ReportStall(*job, last, stall, at);
+    TakeProgress(*job, report, at);
+  }
+  numbers_.TakeReport(*job, report, first, place, at);
 }
 
 // The first line of an attempt's output that shows a step. A script restores its own checkpoint, so
@@ -119,23 +120,6 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   hangs_.WatchProgress(job);
   suspicions_.Watch(job);
   InjectDueFaults(job);
-}
-
-// One warning for each row of such losses, with the ranks of the node that reported first.
-void StepReports::TakeNotFinite(JobRecord& job, const proto::StepReported& report, size_t place) {
-  std::set<uint32_t> ranks(report.not_finite_ranks().begin(), report.not_finite_ranks().end());
-  std::string who;
-  for (const uint32_t rank : ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
-  // A loss that was read from the output is the whole job's.
-  if (report.whole_job() && report.has_loss() && !std::isfinite(report.loss())) ranks.insert(0);
-  const auto first = static_cast<uint32_t>(place * job.local());
-  const uint32_t count = report.whole_job() ? job.world() : job.local();
-  if (!job.progress.TakeNotFinite(first, count, ranks)) return;
-  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
-                      "the loss of step " + std::to_string(report.last_step()) +
-                          " is not finite (NaN or infinity)" +
-                          (who.empty() ? "" : ", reported by worker " + who) +
-                          "; training continues");
 }
 
 void StepReports::NotificationStep(const JobRecord& job, const proto::StepReported& report) {

@@ -9,15 +9,18 @@ namespace longhaul::runtime::controller {
 class FaultHandler;
 class HangHandler;
 class HangSuspicions;
+class NumericFaults;
 class Placement;
 class SlowWorkerReports;
 
 class StepReports {
  public:
-  StepReports(ControllerContext& context, FaultHandler& faults, HangHandler& hangs,
-              HangSuspicions& suspicions, SlowWorkerReports& slow_workers, Placement& placement)
+  StepReports(ControllerContext& context, FaultHandler& faults, NumericFaults& numbers,
+              HangHandler& hangs, HangSuspicions& suspicions, SlowWorkerReports& slow_workers,
+              Placement& placement)
       : context_(context),
         faults_(faults),
+        numbers_(numbers),
         hangs_(hangs),
         suspicions_(suspicions),
         slow_workers_(slow_workers),
@@ -30,13 +33,13 @@ class StepReports {
   void TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at);
   void TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at);
   void ReportStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
-  void TakeNotFinite(JobRecord& job, const proto::StepReported& report, size_t place);
   void NotificationStep(const JobRecord& job, const proto::StepReported& report);
   void InjectDueFaults(JobRecord& job);
   void Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place);
 
   ControllerContext& context_;
   FaultHandler& faults_;
+  NumericFaults& numbers_;
   HangHandler& hangs_;
   HangSuspicions& suspicions_;
   SlowWorkerReports& slow_workers_;

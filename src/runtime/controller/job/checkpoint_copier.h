@@ -36,6 +36,8 @@ class CheckpointCopier {
   bool DropNode(const NodeId& node);
   // The copy is damaged and is not used again.
   void Forget(uint64_t step) { copies_.erase(step); }
+  // The copies of later steps are not used again.
+  void ForgetAbove(uint64_t step) { copies_.erase(copies_.upper_bound(step), copies_.end()); }
 
   const std::optional<CopyOrder>& order() const { return order_; }        // under way
   const std::map<uint64_t, uint64_t>& copies() const { return copies_; }  // step -> attempt

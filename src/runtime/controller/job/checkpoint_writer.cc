@@ -188,7 +188,7 @@ void CheckpointWriter::WithdrawGrants(const NodeId& node) {
 void CheckpointWriter::PassGrants(const NodeId& node,
                                   const std::function<bool(const NodeId&)>& will_answer) {
   for (auto& [step, commit] : pending_) {
-    if (!commit.granted || commit.committer != node) continue;
+    if (commit.committer != node) continue;
     for (const std::string& name : commit.nodes) {
       const NodeId other(name);
       if (other == node || !will_answer(other)) continue;
@@ -242,6 +242,15 @@ void CheckpointWriter::Rewind(uint64_t step) {
   unsaved_step_ = std::min(unsaved_step_, step);
   if (save_failure_step_ > step) save_failure_.clear();
   if (order_.has_value() && order_->step > step) order_.reset();
+  // One that is not granted yet must not be granted once another attempt has reached the step. A
+  // grant that was sent is answered all the same.
+  std::erase_if(pending_,
+                [step](const auto& entry) { return entry.first > step && !entry.second.granted; });
+}
+
+void CheckpointWriter::ForgetAbove(uint64_t step) {
+  Rewind(step);
+  pending_.erase(pending_.upper_bound(step), pending_.end());
 }
 
 }  // namespace longhaul::runtime::controller

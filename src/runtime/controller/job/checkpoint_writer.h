@@ -102,6 +102,8 @@ class CheckpointWriter {
 
   // A new attempt begins with the state after `step`; later steps are void.
   void Rewind(uint64_t step);
+  // The states after `step` are not good: they are not committed.
+  void ForgetAbove(uint64_t step);
 
  private:
   // The content hashes of a step's ranks, and the nodes that were ordered to write it: none yet, or

@@ -1,6 +1,7 @@
 // A job as the controller stores it: its identity and state, and one part for each concern.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "runtime/controller/job/job_faults.h"
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
+#include "runtime/controller/job/numeric/numeric_watch.h"
 #include "runtime/controller/job/snapshot_interval.h"
 #include "runtime/controller/job/snapshot_tracker.h"
 #include "runtime/controller/job/worker_group.h"
@@ -114,6 +116,22 @@ struct JobRecord {
   // The controller reads the job's steps from its output. Such a job chooses its restore source and
   // its first step after a restart by itself, unless it restores the controller's choice.
   bool reads_output() const { return !spec().workload().step_pattern().empty(); }
+  // The last step that all nodes which report steps have done in the present attempt.
+  uint64_t StepOfAll() const {
+    const uint64_t restored = snapshots.restore().step();
+    if (group.empty()) return restored;
+    uint64_t step = group.member(0).reported_step;
+    for (const Member& member : group.members()) {
+      if (member.reported_step > restored) step = std::min(step, member.reported_step);
+    }
+    return step;
+  }
+  // No state after this step is restored, written or committed, in whatever memory it is.
+  void ForgetStatesAbove(uint64_t step) {
+    snapshots.ForgetAbove(step);
+    writer.ForgetAbove(step);
+    copier.ForgetAbove(step);
+  }
   bool restores_by_itself() const {
     return reads_output() && snapshots.restore().tier() == proto::Restore::TIER_NONE;
   }
@@ -136,6 +154,7 @@ struct JobRecord {
   bool start_check = false;  // the present attempt waits for a check of its nodes
   SuspectedHang suspicion;
   SlownessWatch slowness;
+  NumericWatch numeric;
   JobFaults faults;
   SnapshotTracker snapshots;
   CheckpointWriter writer;

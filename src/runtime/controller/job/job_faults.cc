@@ -14,7 +14,8 @@ constexpr Duration kLateEvidence = std::chrono::seconds(15);
 // Whether such a fault is never the consequence of another.
 bool IsCertain(proto::FaultClass fault) {
   return fault == proto::FaultClass::kNode || fault == proto::FaultClass::kProcess ||
-         fault == proto::FaultClass::kHang || fault == proto::FaultClass::kStorage;
+         fault == proto::FaultClass::kHang || fault == proto::FaultClass::kStorage ||
+         fault == proto::FaultClass::kNumeric;
 }
 
 // An attempt can pass a stage more than once for one fault, when the restart itself fails. Only the
@@ -144,6 +145,19 @@ size_t JobFaults::FailuresWithoutStep() const {
   return failures;
 }
 
+void JobFaults::Restate(const std::string& what, const std::string& node, int32_t rank) {
+  proto::Fault& fault = records_.back().fault;
+  fault.set_what(what);
+  fault.set_node(node);
+  fault.set_rank(rank);
+}
+
+const proto::Fault& JobFaults::AddToAction(uint32_t number, const std::string& text) {
+  proto::Fault& fault = records_.at(number - 1).fault;
+  fault.set_action(fault.action() + "; " + text);
+  return fault;
+}
+
 void JobFaults::NameNode(const std::string& node, const std::string& evidence) {
   proto::Fault& fault = records_.back().fault;
   fault.set_node(node);
@@ -214,6 +228,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
   } else if (newest_class() == proto::FaultClass::kNode || restart.node_left) {
     action = "replace the node, " + action;
   }
+  if (newest_class() == proto::FaultClass::kNumeric) action = "roll back and replay, " + action;
   Decide(action, now);
 }
 

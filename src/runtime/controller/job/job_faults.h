@@ -83,6 +83,11 @@ class JobFaults {
   std::string RepeatedNode() const;
   // The number of failures since the last step.
   size_t FailuresWithoutStep() const;
+  // Replaces the description of the newest fault, whose evidence is not complete yet.
+  void Restate(const std::string& what, const std::string& node, int32_t rank);
+  // Appends what has become known since to the action against a fault. Requires that the number is
+  // one of a fault.
+  const proto::Fault& AddToAction(uint32_t number, const std::string& text);
   // A check has found that this node is the cause of the newest fault.
   void NameNode(const std::string& node, const std::string& evidence);
 

@@ -201,6 +201,22 @@ void SnapshotTracker::LoseLeft(const NodeId& node) {
   if (left != left_.end()) left->second.sealed = {};
 }
 
+void SnapshotTracker::ForgetAbove(uint64_t step) {
+  const auto forget = [step](NewestSteps& steps) { steps.RemoveAbove(step); };
+  for (PlaceMemory& place : places_) {
+    forget(place.sealed);
+    forget(place.copied);
+  }
+  for (auto& [node, memory] : left_) forget(memory.sealed);
+  seals_.erase(seals_.upper_bound(step), seals_.end());
+  complete_.erase(complete_.upper_bound(step), complete_.end());
+  spreads_.erase(spreads_.upper_bound(step), spreads_.end());
+  while (!committed_.empty() && committed_.rbegin()->first > step) {
+    DropCommitted(committed_.rbegin()->first);
+  }
+  if (memory_step_ > step) memory_step_ = complete_.empty() ? 0 : complete_.rbegin()->first;
+}
+
 void SnapshotTracker::ForgetOwn(const GangView& view, size_t place, uint64_t step) {
   places_[place].sealed.Remove(step);
   DropPieces(step, view.group.member(place).node, /*copy=*/false);

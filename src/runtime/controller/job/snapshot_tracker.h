@@ -116,6 +116,8 @@ class SnapshotTracker {
   void ForgetOwn(const GangView& view, size_t place, uint64_t step);
   void ForgetCopy(const GangView& view, size_t place, uint64_t step);
   void ForgetPieces(const GangView& view, const proto::SnapshotFailed& failed);
+  // The states after `step` are not good: none is restored or written to disk, in no memory.
+  void ForgetAbove(uint64_t step);
 
   // --- Nodes that the job has left.
   const std::map<NodeId, LeftMemory>& left() const { return left_; }

@@ -99,6 +99,17 @@ void CopyHang(const spec::HangSpec& spec, proto::Job& job) {
   job.mutable_hang()->set_idle_ns(limit(spec.idle));
 }
 
+proto::NumericPolicy::Action ActionOf(const std::string& word) {
+  if (word == "stop") return proto::NumericPolicy::STOP;
+  if (word == "rollback") return proto::NumericPolicy::ROLLBACK;
+  return word == "ignore" ? proto::NumericPolicy::IGNORE : proto::NumericPolicy::WARN;
+}
+
+void CopyNumeric(const spec::NumericSpec& spec, proto::Job& job) {
+  job.mutable_numeric()->set_not_finite(ActionOf(spec.not_finite));
+  job.mutable_numeric()->set_spike(ActionOf(spec.spike));
+}
+
 void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.set_name(spec.name);
   job.set_max_restarts(spec.max_restarts);
@@ -116,6 +127,7 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   CopyArray(spec.array, job);
   CopyLimits(spec, job);
   CopyHang(spec.hang, job);
+  CopyNumeric(spec.numeric, job);
   for (const spec::PlannedFault& planned : spec.faults) {
     proto::PlannedFault& fault = *job.add_faults();
     fault.set_kind(KindOf(planned.kind));
