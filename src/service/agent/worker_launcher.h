@@ -103,7 +103,7 @@ class WorkerLauncher {
     WorkerOutput output;
     Mark mark;
     LogLimit log_limit;
-    bool was_stopped = false;  // when it was told to end
+    bool was_stopped = false;  // it was in state T when the signal that ends it was sent
   };
   struct Attempt {
     uint32_t local_ranks = 0;

@@ -1,5 +1,5 @@
 // Looks many times at what the main thread of each worker does, to find the workers that never wait
-// while all others do; and reads at the begin and at the end what their connections have sent.
+// while all others do; and reads at the beginning and at the end what their connections have sent.
 //
 // Costs two reads of /proc for each look at a worker, and two lists of the connections. Processes
 // end while they are read: what has ended is left out, and no read is an error. Leaves out other
@@ -54,7 +54,7 @@ class StateSampler {
     Done done;
     Instant begun{};
     uint32_t looks = 0;
-    TcpConnections connections;                         // at the begin
+    TcpConnections connections;                         // at the beginning
     std::vector<Times> before;                          // by target
     std::vector<std::map<std::string, uint32_t>> seen;  // by target
     io::EventLoop::TimerId timer = 0;

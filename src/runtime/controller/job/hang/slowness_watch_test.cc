@@ -157,6 +157,18 @@ TEST_F(SlownessWatchTest, AConnectionThatCarriesLessThanUsualIsNamedIfNoWorkerIs
   EXPECT_EQ(Look({}), Outcome::kEnded);
 }
 
+// Otherwise a connection that becomes slow little by little would never be named.
+TEST_F(SlownessWatchTest, RatesWhileStepsAreSlowAreNotUsual) {
+  Carry(100'000'000);
+  LookOnce();
+  ASSERT_TRUE(StepsUntilDue(milliseconds(500), 100).has_value());
+  Carry(60'000'000);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Look({}), Outcome::kNothing);
+  Carry(45'000'000);
+  EXPECT_EQ(Look({}), Outcome::kLookAgain);
+  EXPECT_EQ(Look({}), Outcome::kLinksNamed);
+}
+
 TEST_F(SlownessWatchTest, StepsThatAreQuickAgainEndIt) {
   LookOnce();
   ASSERT_TRUE(StepsUntilDue(milliseconds(500), 100).has_value());
