@@ -11,7 +11,7 @@ again and again, under launchers that have the same number of workers on this ma
   script        longhaul run -- python3 examples/ddp.py: a torchrun script as it stands, forked from
                 a process that has loaded its packages; it reads its own checkpoint
   script, cold  the same with --no-fork-server
-  elastic       longhaul run -- python3 examples/ddp_elastic.py: the other workers keep their process
+  elastic       longhaul run -- python3 examples/ddp_elastic.py: the others keep their process
                 (PyTorch 2 only)
   torchrun      torchrun examples/ddp.py, default flags
   torchrun 0.1  the same with --monitor_interval 0.1
