@@ -19,13 +19,15 @@ part. Without an agent it initialises torch.distributed and calls the function o
 docs/elastic-scripts.md states when a process is kept. PyTorch 2 or newer.
 """
 
+import contextlib
 import gc
 import os
 import socket
 import struct
 import sys
+import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import close as _close_worker_api
 
@@ -84,24 +86,27 @@ class Group:
 def run(train: Callable[[Group], Any], backend: Optional[str] = None) -> Any:
     """Calls `train(group)` with an initialised torch.distributed until it returns; returns its result.
 
-    An exception is raised to the caller if no other worker has failed within 5 s. Otherwise the
-    process leaves its group, becomes a worker of the next attempt, and `train` is called again.
+    A RuntimeError, which a failed collective raises, is raised to the caller if no other worker has
+    failed within 5 s. Otherwise the process leaves its group, becomes a worker of the next attempt,
+    and `train` is called again. Other exceptions are raised at once.
     `backend` is that of init_process_group: by default NCCL with CUDA, else Gloo. Objects that exist
     when this is called are excluded from garbage collection (gc.freeze).
     """
     agent = _Agent.connect()
+    connections = _Connections()
     while True:
         # _leave_group collects garbage: PyTorch's own objects would take most of that time.
         gc.freeze()
         try:
-            return _attempt(train, backend)
-        except Exception as error:  # also of a collective, as RuntimeError
+            return _attempt(train, backend, connections)
+        except RuntimeError as error:  # what PyTorch raises for a collective that fails
             if agent is None:
                 raise
+            report_limit = time.monotonic() + _REPORT_LIMIT_S
             text = "".join(traceback.format_exception_only(type(error), error)).strip()
-            _leave_group(error)
+            _leave_group(error, connections)
             agent.left()
-            if not agent.leave_ordered():
+            if not agent.leave_ordered(report_limit):
                 agent.close()
                 raise
         environment = agent.next_attempt()
@@ -111,11 +116,68 @@ def run(train: Callable[[Group], Any], backend: Optional[str] = None) -> Any:
         os.environ.update(environment)
 
 
-def _attempt(train: Callable[[Group], Any], backend: Optional[str]) -> Any:
+class _Connections:
+    """The connections that a process group has made.
+
+    Gloo's group waits, when it ends, for collectives that have begun. Two survivors of which each
+    waits for the other's data would wait for ever, so the connections are shut down before.
+    """
+
+    def __init__(self) -> None:
+        self._made: Set[Tuple[int, str]] = set()
+
+    @contextlib.contextmanager
+    def record(self) -> Iterator[None]:
+        """Everything connected meanwhile is taken for the group's."""
+        before = self._sockets()
+        try:
+            yield
+        finally:
+            self._made = self._sockets() - before
+
+    def shut_down(self) -> None:
+        for descriptor, name in self._made:
+            with contextlib.suppress(OSError):  # it is closed, or not connected any more
+                copy = os.dup(descriptor)
+                try:
+                    # The number may be another file's by now. That of the copy cannot change.
+                    if os.readlink(f"/proc/self/fd/{copy}") == name:
+                        _shut_down_tcp(copy)
+                finally:
+                    os.close(copy)
+        self._made.clear()
+
+    @staticmethod
+    def _sockets() -> Set[Tuple[int, str]]:
+        found = set()
+        for entry in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the descriptor of the folder itself
+                name = os.readlink(f"/proc/self/fd/{entry}")
+                if name.startswith("socket:"):
+                    found.add((int(entry), name))
+        return found
+
+
+def _shut_down_tcp(descriptor: int) -> None:
+    """Raises OSError for a socket that is not connected: Gloo ends the process if a listening one is
+    shut down."""
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.getpeername()
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _attempt(train: Callable[[Group], Any], backend: Optional[str], connections: _Connections) -> Any:
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"))
+    # PyTorch names a group by how many groups its process has made. A survivor whose last
+    # init_process_group failed has made more than a new process, and would wait under another name.
+    world = getattr(dist.distributed_c10d, "_world", None)
+    if world is not None and not dist.is_initialized():
+        world.group_count = 0
+    with connections.record():
+        dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"))
     attempt = int(os.environ.get("LONGHAUL_ATTEMPT", "1"))
     result = train(Group(dist.get_rank(), dist.get_world_size(), attempt))
     if dist.is_initialized():
@@ -123,13 +185,14 @@ def _attempt(train: Callable[[Group], Any], backend: Optional[str]) -> Any:
     return result
 
 
-def _leave_group(error: BaseException) -> None:
+def _leave_group(error: BaseException, connections: _Connections) -> None:
     """Ends the group's connections, so that the other ranks' collectives fail too.
 
     The frames of the failed function hold the model's wrapper, which holds the group.
     """
     import torch.distributed as dist
 
+    connections.shut_down()
     each: Optional[BaseException] = error
     while each is not None:
         traceback.clear_frames(each.__traceback__)
@@ -235,9 +298,9 @@ class _Agent:
         except OSError as failure:
             print(f"longhaul: the agent is gone: {failure}", file=sys.stderr, flush=True)
 
-    def leave_ordered(self) -> bool:
+    def leave_ordered(self, until: float) -> bool:
         """Whether another worker has failed. The order to leave may have been sent before."""
-        self._connection.settimeout(_REPORT_LIMIT_S)
+        self._connection.settimeout(max(0.001, until - time.monotonic()))
         try:
             packet = self._receive()
         except TimeoutError:

@@ -1,12 +1,13 @@
 """longhaul.elastic under `longhaul run`: survivors of a killed worker keep their process.
 
-usage: elastic_python_test.py LONGHAUL PYTHON
+usage: elastic_test.py LONGHAUL VERSION
 
-The training script needs PyTorch 2 in PYTHON; the tests are skipped without it.
+VERSION is one that tools/pytorch_environment makes. Skipped without that environment.
 """
 import collections
 import glob
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -17,17 +18,10 @@ import threading
 import time
 import unittest
 
-SCRIPT = os.path.abspath("examples/ddp_elastic.py")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = str(ROOT / "examples/ddp_elastic.py")
 RANKS = 4
 LIMIT_S = 150
-
-
-def torch_version():
-    if not os.path.exists(sys.python):
-        return ""
-    asked = subprocess.run([sys.python, "-c", "from importlib.metadata import version as v; print(v('torch'))"],
-                           capture_output=True, text=True)
-    return asked.stdout.strip()
 
 
 class Run:
@@ -39,7 +33,8 @@ class Run:
         self.child = subprocess.Popen(
             [sys.longhaul, "run", "--nodes", "2", "--procs", "2", "--run-dir", f"{folder}/run", "--",
              sys.python, *words], cwd=folder, stdout=self.output, stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": os.path.abspath("python")})
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
+                 "PYTHONDONTWRITEBYTECODE": "1", "GLOO_SOCKET_IFNAME": "lo"})
         self.watchdog = threading.Timer(LIMIT_S, self.child.kill)
         self.watchdog.start()
 
@@ -98,10 +93,16 @@ def weights(text):
 
 
 class ElasticTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        found = subprocess.run([sys.executable, "-B", ROOT / "tools/pytorch_environment", sys.torch,
+                                "--if-made"], capture_output=True, text=True)
+        if found.returncode != 0:
+            raise unittest.SkipTest(found.stderr.strip().splitlines()[-1])
+        sys.python = found.stdout.strip()
+
     def setUp(self):
-        if not torch_version().startswith("2."):
-            self.skipTest(f"needs PyTorch 2 in {sys.python}, found {torch_version() or 'none'}")
-        self.folder = tempfile.mkdtemp(prefix="elastic-")
+        self.folder = tempfile.mkdtemp(prefix="elastic-test-")
         self.addCleanup(shutil.rmtree, self.folder, True)
 
     def start(self, name, *words):
@@ -172,6 +173,5 @@ class ElasticTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.longhaul = os.path.abspath(sys.argv.pop(1))
-    sys.python = os.path.expanduser(sys.argv.pop(1))
-    unittest.main()
+    sys.longhaul, sys.torch = os.path.abspath(sys.argv[1]), sys.argv[2]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
