@@ -4,13 +4,15 @@
     bench/recovery/recovery.py --longhaul build/release/src/bin/longhaul
 
 A random worker of a run with small steps and a snapshot or checkpoint at each of them is killed
-again and again, under five launchers that have the same number of workers on this machine:
+again and again, under launchers that have the same number of workers on this machine:
 
   trainer       longhaul run JOB.yaml: the built-in C++ trainer, forked from a fork server, restored
                 from memory
   script        longhaul run -- python3 examples/ddp.py: a torchrun script as it stands, forked from
                 a process that has loaded its packages; it reads its own checkpoint
   script, cold  the same with --no-fork-server
+  elastic       longhaul run -- python3 examples/ddp_elastic.py: the others keep their process
+                (PyTorch 2 only)
   torchrun      torchrun examples/ddp.py, default flags
   torchrun 0.1  the same with --monitor_interval 0.1
 
@@ -40,6 +42,7 @@ import uuid
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPT = os.path.join(ROOT, "examples", "ddp.py")
+ELASTIC = os.path.join(ROOT, "examples", "ddp_elastic.py")
 ENDLESS = 10_000_000  # steps; each run is ended when its kills are done
 LIMIT_S = 120  # for one recovery
 STAGES = ["detected", "decided", "started", "rendezvous", "restoring", "stepping", "first_step",
@@ -219,8 +222,9 @@ class Log:
 
 def start_script(words, step_seconds, folder, python):
     os.mkdir(folder)
-    return Child([*words, SCRIPT, "--steps", str(ENDLESS), "--step-time", str(step_seconds),
-                  "--checkpoint", "ddp.pt", "--checkpoint-every", "1"], folder, PYTHON_EXEC=python)
+    return Child([*words, "--steps", str(ENDLESS), "--step-time", str(step_seconds),
+                  "--checkpoint", "ddp.pt", "--checkpoint-every", "1"], folder, PYTHON_EXEC=python,
+                 PYTHONPATH=os.path.join(ROOT, "python"))
 
 
 def measure_script(words, log_pattern, kills, step_seconds, folder, generator, python):
@@ -330,24 +334,31 @@ def main():
     try:
         samples, step_seconds = measure_trainer(arguments, folder, generator)
         systems = {"trainer": {"samples": samples}}
-        has_torch = subprocess.run([arguments.python, "-c", "import torch"],
-                                   stderr=subprocess.DEVNULL).returncode == 0
+        torch = subprocess.run(
+            [arguments.python, "-c", "import torch; print(torch.__version__)"],
+            capture_output=True, text=True).stdout
         torchrun = [arguments.torchrun, "-r", "1", "-t", "1", "--log_dir", "logs",
                     "--nproc_per_node", str(workers), "--max_restarts", "1000000"]
         run = [arguments.longhaul, "run", "--nodes", str(arguments.nodes), "--procs",
                str(arguments.procs), "--max-restarts", "1000000"]
         scripts = {
-            "script": (run, "runs/ddp/logs/attempt-*/rank-0.log"),
-            "script, cold": ([*run, "--no-fork-server"], "runs/ddp/logs/attempt-*/rank-0.log"),
-            "torchrun": (torchrun, "logs/*/attempt_*/0/stdout.log"),
-            "torchrun 0.1": ([*torchrun, "--monitor_interval", "0.1"],
+            "script": ([*run, SCRIPT], "runs/ddp/logs/attempt-*/rank-0.log"),
+            "elastic": ([*run, ELASTIC], "runs/ddp_elastic/logs/attempt-*/rank-0.log"),
+            "script, cold": ([*run, "--no-fork-server", SCRIPT],
+                             "runs/ddp/logs/attempt-*/rank-0.log"),
+            "torchrun": ([*torchrun, SCRIPT], "logs/*/attempt_*/0/stdout.log"),
+            "torchrun 0.1": ([*torchrun, "--monitor_interval", "0.1", SCRIPT],
                              "logs/*/attempt_*/0/stdout.log"),
         }
         for name, (words, pattern) in scripts.items():
-            if not has_torch or shutil.which(words[0]) is None:
+            if not torch or shutil.which(words[0]) is None:
                 print(f"{name}: SKIPPED, no PyTorch or no {words[0]}", file=sys.stderr)
                 continue
-            kills = arguments.script_kills if name == "script" else arguments.cold_kills
+            if name == "elastic" and not torch.startswith("2."):
+                print(f"elastic: SKIPPED, needs PyTorch 2, found {torch.strip()}", file=sys.stderr)
+                continue
+            forked = name in ("script", "elastic")
+            kills = arguments.script_kills if forked else arguments.cold_kills
             if kills == 0:
                 continue
             systems[name] = {"samples": measure_script(

@@ -70,6 +70,51 @@ TEST(ServerCodec, RefusesWhatIsOutOfRange) {
   EXPECT_FALSE(ParseFromWorker(EncodeArena(1)).ok()) << "an agent's message";
 }
 
+ContinuesMessage GoodContinues() {
+  ContinuesMessage continues;
+  continues.rank = 2;
+  continues.attempt = 5;
+  continues.pid = 7;
+  return continues;
+}
+
+TEST(ServerCodec, TakesAWorkerThatContinues) {
+  const Result<FromWorker> continues = ParseOf(GoodContinues());
+  ASSERT_TRUE(continues.ok());
+  EXPECT_EQ(std::get<ContinuesMessage>(*continues).rank, 2u);
+  EXPECT_EQ(std::get<ContinuesMessage>(*continues).attempt, 5u);
+  const Result<FromWorker> left = ParseOf(LeftMessage{});
+  ASSERT_TRUE(left.ok());
+  EXPECT_TRUE(std::holds_alternative<LeftMessage>(*left));
+}
+
+TEST(ServerCodec, RefusesAWorkerThatContinuesOutOfRange) {
+  ContinuesMessage continues = GoodContinues();
+  continues.pid = 0;
+  EXPECT_EQ(ParseOf(continues).status().code(), Code::kInvalidArgument) << "no process";
+  continues = GoodContinues();
+  continues.rank = 1u << 31;
+  EXPECT_EQ(ParseOf(continues).status().code(), Code::kInvalidArgument);
+  continues = GoodContinues();
+  continues.attempt = UINT64_MAX;
+  EXPECT_EQ(ParseOf(continues).status().code(), Code::kInvalidArgument);
+  continues = GoodContinues();
+  continues.version = kProtocolVersion - 1;
+  EXPECT_EQ(ParseOf(continues).status().code(), Code::kFailedPrecondition);
+  EXPECT_FALSE(ParseOf(GoodContinues(), "payload").ok());
+  EXPECT_FALSE(ParseOf(LeftMessage{}, "payload").ok());
+  EXPECT_FALSE(ParseFromWorker(EncodeLeave()).ok()) << "an agent's message";
+}
+
+TEST(Continue, CarriesTheEnvironmentIfItFitsOnePacket) {
+  const auto packet = EncodeContinue(6, {{"RANK", "1"}, {"WORLD_SIZE", "4"}});
+  ASSERT_TRUE(packet.ok());
+  const std::string_view text(reinterpret_cast<const char*>(packet->data()), packet->size());
+  using namespace std::string_view_literals;
+  EXPECT_EQ(text.substr(sizeof(ContinueMessage)), "RANK=1\0WORLD_SIZE=4\0"sv);
+  EXPECT_FALSE(EncodeContinue(6, {{"LONG", std::string(kMaxMessageBytes, 'x')}}).ok());
+}
+
 TEST(Welcome, ArrivesWholeHoweverManyPacketsItTakes) {
   for (const size_t config_bytes :
        {size_t{0}, size_t{10}, kMaxMessageBytes, 5 * kMaxMessageBytes}) {

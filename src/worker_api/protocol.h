@@ -14,7 +14,7 @@
 
 namespace longhaul::worker_api {
 
-constexpr uint32_t kProtocolVersion = 3;
+constexpr uint32_t kProtocolVersion = 4;
 constexpr size_t kMaxMessageBytes = 128 * 1024;  // below the default wmem_max of 208 KiB
 
 enum class MessageType : uint32_t {
@@ -28,12 +28,16 @@ enum class MessageType : uint32_t {
   kResult = 7,         // Header only + JSON text
   kRestored = 8,       // RestoredMessage
   kWaits = 9,          // WaitsMessage + a text: what occupies each slot
-  kPieces = 10,  // PiecesRequest + one descriptor when it has a plan; answered by kPiecesAnswer
+  kPieces = 10,     // PiecesRequest + one descriptor when it has a plan; answered by kPiecesAnswer
+  kContinues = 11,  // ContinuesMessage, the first one of a connection of its own instead of Hello
+  kLeft = 12,       // Header only: the worker has left its group
   // agent to worker
   kWelcome = 64,           // Welcome + checkpoint directory, then trainer config (two texts)
   kArena = 65,             // ArenaMessage + one descriptor (none when refused)
   kSnapshotInterval = 66,  // SnapshotIntervalMessage
   kPiecesAnswer = 67,      // PiecesMessage + one descriptor (none when refused)
+  kLeave = 68,             // Header only: the worker leaves its group
+  kContinue = 69,  // ContinueMessage + NAME=VALUE with a NUL behind each; the log's descriptor
 };
 
 // Every message starts with this.
@@ -147,6 +151,25 @@ struct ResultMessage {
 struct SnapshotIntervalMessage {
   Header header{MessageType::kSnapshotInterval, 0};
   uint64_t steps = 0;
+};
+
+// The worker can take part in a later attempt in the same process.
+struct ContinuesMessage {
+  Header header{MessageType::kContinues, 0};
+  uint32_t version = kProtocolVersion;
+  uint32_t rank = 0;
+  uint64_t attempt = 0;
+  int64_t pid = 0;
+};
+struct LeftMessage {
+  Header header{MessageType::kLeft, 0};
+};
+struct LeaveMessage {
+  Header header{MessageType::kLeave, 0};
+};
+struct ContinueMessage {
+  Header header{MessageType::kContinue, 0};
+  uint64_t attempt = 0;
 };
 
 static_assert(std::is_trivially_copyable_v<Welcome> && std::is_trivially_copyable_v<StepMessage>);

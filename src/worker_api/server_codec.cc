@@ -98,6 +98,19 @@ Result<FromWorker> Check(const ResultMessage&, std::string json) {
   return FromWorker(ResultText{std::move(json)});
 }
 
+Result<FromWorker> Check(const ContinuesMessage& continues, std::string) {
+  if (continues.version != kProtocolVersion) {
+    return FailedPrecondition("longhaul.elastic uses version " + std::to_string(continues.version) +
+                              " of the worker API, expected " + std::to_string(kProtocolVersion) +
+                              ": install the package longhaul of the agent's version");
+  }
+  if (continues.rank > kMaxRank || continues.attempt > kMaxStep || continues.pid <= 0) {
+    return BadMessage("Continues out of range");
+  }
+  return FromWorker(continues);
+}
+Result<FromWorker> Check(const LeftMessage& left, std::string) { return FromWorker(left); }
+
 template <typename Message>
 Result<FromWorker> Parse(std::span<const std::byte> packet, const char* name,
                          size_t max_payload = 0) {
@@ -150,6 +163,10 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet) {
       return Parse<ResultMessage>(packet, "Result", kMaxResultBytes);
     case MessageType::kRestored:
       return Parse<RestoredMessage>(packet, "Restored");
+    case MessageType::kContinues:
+      return Parse<ContinuesMessage>(packet, "Continues");
+    case MessageType::kLeft:
+      return Parse<LeftMessage>(packet, "Left");
     default:
       return BadMessage("type " + std::to_string(static_cast<uint32_t>(header.type)));
   }
@@ -209,6 +226,25 @@ std::vector<std::byte> EncodeSnapshotInterval(uint64_t steps) {
   SnapshotIntervalMessage message;
   message.steps = steps;
   return Encode(message, "");
+}
+
+std::vector<std::byte> EncodeLeave() { return Encode(LeaveMessage{}, ""); }
+
+Result<std::vector<std::byte>> EncodeContinue(
+    uint64_t attempt, const std::map<std::string, std::string>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment) {
+    text += name + "=" + value;
+    text += '\0';
+  }
+  if (text.size() > kMaxMessageBytes - sizeof(ContinueMessage)) {
+    return InvalidArgument("the environment of the next attempt has " +
+                           std::to_string(text.size()) + " bytes, expected at most " +
+                           std::to_string(kMaxMessageBytes - sizeof(ContinueMessage)));
+  }
+  ContinueMessage message;
+  message.attempt = attempt;
+  return Encode(message, text);
 }
 
 }  // namespace longhaul::worker_api

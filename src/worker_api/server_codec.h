@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,8 +37,9 @@ struct ResultText {
 constexpr size_t kMaxResultBytes = 64 * 1024;
 constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 
-using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed,
-                                RestoredMessage, RestoreFailed, Waits, PiecesRequest, ResultText>;
+using FromWorker =
+    std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed, RestoredMessage,
+                 RestoreFailed, Waits, PiecesRequest, ResultText, ContinuesMessage, LeftMessage>;
 
 // Parses a packet of a worker. Returns kInvalidArgument with the problem, on which the agent closes
 // the connection; kFailedPrecondition: a Hello of another protocol version.
@@ -73,5 +75,11 @@ std::vector<std::byte> EncodePieces(uint64_t bytes);
 std::vector<std::byte> EncodePiecesRefused(std::string_view reason, bool of_another_state);
 
 std::vector<std::byte> EncodeSnapshotInterval(uint64_t steps);
+
+// For workers that continue in a later attempt.
+std::vector<std::byte> EncodeLeave();
+// Returns an error if the environment is too long for one packet.
+Result<std::vector<std::byte>> EncodeContinue(
+    uint64_t attempt, const std::map<std::string, std::string>& environment);
 
 }  // namespace longhaul::worker_api

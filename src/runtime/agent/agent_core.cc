@@ -205,6 +205,7 @@ std::optional<Instant> AgentCore::Parts::NextDeadline() const {
     for (const auto& [number, attempt] : job.attempts) {
       if (attempt.kill_at.has_value()) consider(*attempt.kill_at);
     }
+    for (const auto& [local, kept] : job.kept) consider(kept.until);
   }
   if (const auto at = control_.NextDeadline()) consider(*at);
   return next;

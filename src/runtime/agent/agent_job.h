@@ -27,8 +27,16 @@ struct SnapshotId {
 struct Worker {
   enum class State { kSpawning, kAlive, kGone } state = State::kSpawning;
   int64_t pid = 0;
-  bool asked = false;   // the agent ended it
-  bool killed = false;  // SIGKILL was sent, or will be once there is a process
+  bool asked = false;      // the agent ended it
+  bool killed = false;     // SIGKILL was sent, or will be once there is a process
+  bool continues = false;  // its process can take part in a later attempt
+  bool left = false;       // such a process has left its group
+};
+
+// A process of an attempt that has ended here, kept for the next one.
+struct KeptWorker {
+  WorkerId worker;  // that it was
+  Instant until;    // when it is ended if no attempt has begun
 };
 
 // The workers of one attempt on this node, from their start until the last one is gone.
@@ -39,7 +47,7 @@ struct Attempt {
   bool start_reported = false;
   bool failed = false;
   bool terminated = false;              // SIGTERM was sent
-  std::optional<Instant> kill_at;       // when the grace after SIGTERM ends
+  std::optional<Instant> kill_at;       // when the grace after SIGTERM or LeaveGroup ends
   std::optional<uint64_t> output_step;  // the newest step in a worker's output
 
   bool alive() const {
@@ -73,6 +81,7 @@ struct AgentJob {
   uint64_t killed_attempt = 0;               // a command ended all workers up to here
   uint64_t closed_attempt = 0;               // the highest one reported as closed
   std::map<uint64_t, Attempt> attempts;
+  std::map<uint32_t, KeptWorker> kept;     // by local rank
   StartOrder waiting;                      // starts once lower attempts have ended
   StartOrder latest;                       // of the highest attempt started; kept after its end
   std::map<uint64_t, uint64_t> intervals;  // last command, by attempt; only the highest is kept

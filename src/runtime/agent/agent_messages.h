@@ -80,6 +80,16 @@ struct WorkerGone {
   bool was_stopped = false;        // in state T when this agent ended it
 };
 
+// Whether the worker's process can take part in a later attempt. It cannot until it reports this.
+struct WorkerContinues {
+  WorkerId worker;
+  bool continues = true;
+};
+// Such a worker has left its group: because of LeaveGroup, or because a collective failed.
+struct WorkerLeft {
+  WorkerId worker;
+};
+
 // Reports of workers, through the worker API or in their output.
 struct WorkerPhase {
   WorkerId worker;
@@ -235,11 +245,11 @@ struct ShutDownAsked {
 
 using AgentInput =
     std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, TorchFound,
-                 StoreListening, WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed,
-                 WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed, WorkerResultText,
-                 WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted, ManifestWritten,
-                 CheckpointsMissing, CheckpointCopied, CheckpointFetched, CopiesSent, ProbedWorkers,
-                 SampledWorkers, TimerFired, ShutDownAsked>;
+                 StoreListening, WorkerForked, WorkerGone, WorkerContinues, WorkerLeft, WorkerPhase,
+                 WorkerStep, WorkerSealed, WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed,
+                 WorkerResultText, WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted,
+                 ManifestWritten, CheckpointsMissing, CheckpointCopied, CheckpointFetched,
+                 CopiesSent, ProbedWorkers, SampledWorkers, TimerFired, ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 
@@ -266,6 +276,18 @@ struct CloseStores {
 };
 // Answer: WorkerForked. If it has a process, WorkerGone follows when the process ends.
 struct SpawnWorker {
+  WorkerId worker;
+  StartOrder start;
+};
+// Orders a worker that can continue to leave its group. Answer: WorkerLeft, or nothing from a
+// worker that hangs.
+struct LeaveGroup {
+  WorkerId worker;
+};
+// The process of `from`, which has left its group, becomes `worker`. A new process is started if it
+// has ended meanwhile. Answer: WorkerForked.
+struct ContinueWorker {
+  WorkerId from;
   WorkerId worker;
   StartOrder start;
 };
@@ -355,9 +377,9 @@ struct KillNode {
   bool memory_too = false;  // also loses the memory of its snapshots
 };
 
-using AgentEffect =
-    std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
-                 PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies, SendInterval,
-                 ProbeWorkersNow, SampleWorkersNow, DropJob, PrepareFork, EndFork, KillNode>;
+using AgentEffect = std::variant<Send, FindTorch, OpenStoreAt, CloseStores, SpawnWorker, LeaveGroup,
+                                 ContinueWorker, SignalWorker, PersistPieces, WriteManifest,
+                                 CopyOut, FetchBack, SendCopies, SendInterval, ProbeWorkersNow,
+                                 SampleWorkersNow, DropJob, PrepareFork, EndFork, KillNode>;
 
 }  // namespace longhaul::runtime

@@ -13,6 +13,10 @@ namespace longhaul::runtime::agent {
 namespace {
 
 constexpr size_t kForgottenJobs = 1024;  // whose late commands are still known to be late
+// A worker that computes or hangs for longer is killed, and its replacement is forked.
+constexpr Duration kLeaveLimit = std::chrono::seconds(2);
+// A job that fails for good is forgotten at once. This is for one that has lost its place.
+constexpr Duration kKeepLimit = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -86,7 +90,8 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   job.highest_attempt = attempt;
   job.started_attempt = attempt;
   job.waiting = nullptr;  // of a lower attempt, never started: overtaken
-  for (auto& [number, lower] : job.attempts) KillNow(id, lower);
+  ReleaseUpTo(id, job, attempt - 1);
+  if (context_.FindJob(id) == nullptr) return;
 
   const std::string nonsense = WhyStartMakesNoSense(command, context_.facts.slots);
   if (!nonsense.empty()) {
@@ -126,8 +131,16 @@ void WorkerProcesses::Spawn(const JobId& id, AgentJob& job, const StartOrder& st
   for (uint32_t i = 0; i < start->local_ranks(); ++i) {
     const uint32_t rank = start->first_rank() + i;
     attempt.workers.emplace(rank, Worker{});
-    context_.effects.push_back(SpawnWorker{{id, number, rank}, start});
+    // By local rank, because a process keeps the devices that it uses.
+    const auto kept = job.kept.find(i);
+    if (kept == job.kept.end() || start->restore().tier() == proto::Restore::TIER_PEER) {
+      context_.effects.push_back(SpawnWorker{{id, number, rank}, start});
+      continue;
+    }
+    context_.effects.push_back(ContinueWorker{kept->second.worker, {id, number, rank}, start});
+    job.kept.erase(kept);
   }
+  EndKept(job);  // those that are not needed
   job.attempts.emplace(number, std::move(attempt));
 }
 
@@ -141,15 +154,16 @@ void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
   job.killed_attempt = std::max(job.killed_attempt, command.attempt());
   if (job.waiting != nullptr && job.waiting->attempt() <= command.attempt()) job.waiting = nullptr;
   const Duration grace(std::max<int64_t>(0, command.grace_ns()));
-  for (auto& [number, attempt] : job.attempts) {
-    if (number > command.attempt()) break;
-    if (grace == Duration(0)) {
-      KillNow(id, attempt);
-    } else {
-      Terminate(id, attempt, grace);
+  // An attempt that failed has no grace.
+  if (grace == Duration(0)) {
+    ReleaseUpTo(id, job, command.attempt());
+  } else {
+    EndKept(job);
+    for (auto& [number, attempt] : job.attempts) {
+      if (number <= command.attempt()) Terminate(id, attempt, grace);
     }
   }
-  AfterEnd(id, 0);
+  if (context_.FindJob(id) != nullptr) AfterEnd(id, 0);
 }
 
 // An attempt of 0 ends the job for good. Otherwise the job has only left this node, and a start
@@ -172,6 +186,7 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   job->ordered.reset();
   job->sealed.clear();
   for (auto& [number, attempt] : job->attempts) KillNow(id, attempt);
+  EndKept(*job);
   MaybeDrop(id);
 }
 
@@ -230,6 +245,89 @@ void WorkerProcesses::KillNow(const JobId& id, Attempt& attempt) {
   }
 }
 
+// The job may be gone afterwards.
+void WorkerProcesses::ReleaseUpTo(const JobId& id, AgentJob& job, uint64_t highest) {
+  std::vector<uint64_t> ended;
+  for (auto& [number, attempt] : job.attempts) {
+    if (number > highest) break;
+    Release(id, job, attempt);
+    if (!attempt.alive()) ended.push_back(number);
+  }
+  for (const uint64_t number : ended) {
+    if (context_.FindJob(id) != nullptr) AfterEnd(id, number);
+  }
+}
+
+// As KillNow, but workers that can continue leave their group and keep their process.
+void WorkerProcesses::Release(const JobId& id, AgentJob& job, Attempt& attempt) {
+  if (attempt.terminated || attempt.failed) return KillNow(id, attempt);
+  bool leaving = false;
+  for (auto& [rank, worker] : attempt.workers) {
+    if (worker.state == Worker::State::kGone || worker.killed) continue;
+    if (worker.state == Worker::State::kAlive && worker.continues) {
+      if (worker.left) {
+        Keep(id, job, attempt, rank);
+        continue;
+      }
+      if (!worker.asked) {
+        context_.effects.push_back(LeaveGroup{{id, attempt.start->attempt(), rank}});
+      }
+      worker.asked = true;
+      leaving = true;
+      continue;
+    }
+    worker.asked = true;
+    worker.killed = true;
+    if (worker.state == Worker::State::kAlive) {
+      SignalOne(id, attempt.start->attempt(), rank, SIGKILL);
+    }
+  }
+  if (leaving && !attempt.kill_at.has_value()) attempt.kill_at = context_.now + kLeaveLimit;
+}
+
+// The controller sees the worker as ended: its process is part of no attempt until it continues.
+void WorkerProcesses::Keep(const JobId& id, AgentJob& job, Attempt& attempt, uint32_t rank) {
+  const uint32_t local = rank - attempt.start->first_rank();
+  const WorkerId worker{id, attempt.start->attempt(), rank};
+  attempt.workers.at(rank).state = Worker::State::kGone;
+  job.kept.insert_or_assign(local, KeptWorker{worker, context_.now + kKeepLimit});
+  proto::Event event;
+  proto::WorkerExited& exited = *event.mutable_worker_exited();
+  exited.set_job_id(id.value());
+  exited.set_attempt(worker.attempt);
+  exited.set_rank(rank);
+  exited.set_exit_code(-1);
+  exited.set_signal(SIGKILL);
+  exited.set_asked(true);
+  context_.Report(std::move(event));
+}
+
+void WorkerProcesses::EndKept(AgentJob& job) {
+  for (const auto& [local, kept] : std::exchange(job.kept, {})) {
+    context_.effects.push_back(SignalWorker{kept.worker, SIGKILL});
+  }
+}
+
+void WorkerProcesses::Take(const WorkerContinues& fact) {
+  Attempt* attempt = context_.FindAttempt(fact.worker);
+  if (attempt != nullptr) attempt->workers.at(fact.worker.rank).continues = fact.continues;
+}
+
+void WorkerProcesses::Take(const WorkerLeft& fact) {
+  Attempt* attempt = context_.FindAttempt(fact.worker);
+  if (attempt == nullptr) return;
+  Worker& worker = attempt->workers.at(fact.worker.rank);
+  if (worker.state != Worker::State::kAlive || worker.killed || !worker.continues) return;
+  worker.left = true;
+  // Not ordered yet: the controller may not have heard of the fault, or there is none.
+  if (!worker.asked || attempt->terminated) return;
+  const JobId& id = fact.worker.job;
+  AgentJob& job = context_.jobs.at(id);
+  if (job.forget || context_.shutting_down) return;  // it is being killed
+  Keep(id, job, *attempt, fact.worker.rank);
+  AfterEnd(id, fact.worker.attempt);
+}
+
 void WorkerProcesses::Terminate(const JobId& id, Attempt& attempt, Duration grace) {
   if (!attempt.alive()) return;
   const Instant end = context_.now + grace;
@@ -257,6 +355,9 @@ void WorkerProcesses::RunTimers() {
     for (auto& [number, attempt] : job.attempts) {
       if (attempt.kill_at.has_value() && *attempt.kill_at <= context_.now) KillNow(id, attempt);
     }
+    const bool over = std::ranges::any_of(
+        job.kept, [this](const auto& entry) { return entry.second.until <= context_.now; });
+    if (over) EndKept(job);
   }
 }
 
@@ -308,6 +409,10 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
 }
 
 void WorkerProcesses::Take(const WorkerGone& fact) {
+  if (AgentJob* job = context_.FindJob(fact.worker.job)) {
+    std::erase_if(job->kept,
+                  [&fact](const auto& entry) { return entry.second.worker == fact.worker; });
+  }
   Attempt* attempt = context_.FindAttempt(fact.worker);
   if (attempt == nullptr) return;
   Worker& worker = attempt->workers.at(fact.worker.rank);
@@ -370,6 +475,7 @@ void WorkerProcesses::Take(const ShutDownAsked& fact) {
   for (auto& [id, job] : context_.jobs) {
     job.waiting = nullptr;
     for (auto& [number, attempt] : job.attempts) Terminate(id, attempt, fact.grace);
+    EndKept(job);
     snapshots_.MaybePersist(id, job);
   }
 }

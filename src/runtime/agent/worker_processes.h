@@ -25,8 +25,10 @@ class WorkerProcesses {
   void Take(const StoreListening& fact);
   void Take(const WorkerForked& fact);
   void Take(const WorkerGone& fact);
+  void Take(const WorkerContinues& fact);
+  void Take(const WorkerLeft& fact);
   void Take(const ShutDownAsked& fact);
-  // Kills workers whose grace period is over.
+  // Kills workers whose grace period is over, and processes that were kept for too long.
   void RunTimers();
   void SignalOne(const JobId& id, uint64_t attempt, uint32_t rank, int signal);
   // Drops a job that is to be forgotten, unless work for it is still under way.
@@ -35,6 +37,10 @@ class WorkerProcesses {
  private:
   void Spawn(const JobId& id, AgentJob& job, const StartOrder& start);
   void KillNow(const JobId& id, Attempt& attempt);
+  void ReleaseUpTo(const JobId& id, AgentJob& job, uint64_t highest);
+  void Release(const JobId& id, AgentJob& job, Attempt& attempt);
+  void Keep(const JobId& id, AgentJob& job, Attempt& attempt, uint32_t rank);
+  void EndKept(AgentJob& job);
   void Terminate(const JobId& id, Attempt& attempt, Duration grace);
   void ReportFailedStart(const std::string& job, uint64_t attempt, const std::string& reason,
                          bool permanent);

@@ -384,6 +384,26 @@ void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
   launcher_->Spawn(effect, RunDirectory(options_.state_directory, *effect.start), *path);
 }
 
+void AgentService::Do(const runtime::LeaveGroup& effect) { endpoints_->SendLeave(effect.worker); }
+
+void AgentService::Do(const runtime::ContinueWorker& effect) {
+  starts_[effect.worker.job] = effect.start;
+  const runtime::SpawnWorker order{effect.worker, effect.start};
+  const Result<std::string> path = endpoints_->Open(effect.worker.job, effect.worker.attempt);
+  if (!path.ok()) {
+    return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
+  }
+  const auto continued = launcher_->Continue(
+      effect.from, order, RunDirectory(options_.state_directory, *effect.start), *path);
+  if (!continued.ok()) return SpawnNow(order);
+  const Status sent =
+      endpoints_->Continue(effect.from, effect.worker, continued->environment, continued->log);
+  if (sent.ok()) return;
+  io::LogWarning(component_, "rank " + std::to_string(effect.worker.rank) +
+                                 " cannot continue in its process: " + sent.message());
+  launcher_->Signal(effect.worker, SIGKILL);
+}
+
 void AgentService::Do(const runtime::SignalWorker& effect) {
   const auto fetching = fetching_.find(effect.worker);
   if (fetching != fetching_.end()) {

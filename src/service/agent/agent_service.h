@@ -85,6 +85,8 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::OpenStoreAt& effect);
   void Do(const runtime::CloseStores& effect);
   void Do(const runtime::SpawnWorker& effect);
+  void Do(const runtime::LeaveGroup& effect);
+  void Do(const runtime::ContinueWorker& effect);
   void Do(const runtime::SignalWorker& effect);
   void Do(const runtime::PersistPieces& effect);
   void Do(const runtime::WriteManifest& effect);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -324,6 +325,66 @@ TEST_F(WorkerApiTest, AWorkerOfAnotherAttemptIsShownOut) {
   hello.pid = getpid();
   hello.attempt = 2;
   Send(hello);
+  EXPECT_TRUE(Listen().bytes.empty()) << "closed";
+}
+
+worker_api::ContinuesMessage Continues() {
+  worker_api::ContinuesMessage continues;
+  continues.attempt = 1;
+  continues.pid = getpid();
+  return continues;
+}
+
+TEST_F(WorkerApiTest, AWorkerThatContinuesKeepsItsProcessInTheNextAttempt) {
+  Open(1);
+  Send(Continues());
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_started) == 1; }));
+  const auto pid = LastStarted().pids(0);
+  proto::Command order;
+  order.mutable_kill_workers()->set_job_id(kJob);
+  order.mutable_kill_workers()->set_attempt(1);
+  controller_.Give(order);
+  const io::UnixMessage leave = Listen();
+  ASSERT_EQ(leave.bytes.size(), sizeof(worker_api::LeaveMessage));
+  Send(worker_api::LeftMessage{});
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_attempt_closed) == 1; }));
+  controller_.Give(Shell(2, "exit 3"));  // a new process would end at once
+  const io::UnixMessage next = Listen();
+  ASSERT_GT(next.bytes.size(), sizeof(worker_api::ContinueMessage));
+  EXPECT_EQ(next.fds.size(), 1u) << "the log of the next attempt";
+  std::string text(reinterpret_cast<const char*>(next.bytes.data()), next.bytes.size());
+  std::replace(text.begin(), text.end(), '\0', '\n');
+  EXPECT_NE(text.find("\nLONGHAUL_ATTEMPT=2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nTORCHELASTIC_RESTART_COUNT=1\n"), std::string::npos) << text;
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_started) == 2; }));
+  EXPECT_EQ(LastStarted().pids(0), pid);
+  ASSERT_EQ(::kill(static_cast<pid_t>(pid), SIGKILL), 0);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_attempt_closed) == 2; }))
+      << "its end is that of a worker of attempt 2";
+}
+
+TEST_F(WorkerApiTest, AConnectionForContinuingCarriesNothingElse) {
+  Open(1);
+  Send(Continues());
+  worker_api::StepMessage step;
+  step.step = 1;
+  Send(step);
+  EXPECT_TRUE(Listen().bytes.empty()) << "closed";
+  EXPECT_EQ(Count(&proto::Event::has_step_reported), 0);
+}
+
+TEST_F(WorkerApiTest, AWorkerThatCannotContinueMustNotSayThatItHasLeft) {
+  Open(1);
+  Greet(1);
+  Send(worker_api::LeftMessage{});
+  EXPECT_TRUE(Listen().bytes.empty()) << "closed";
+}
+
+TEST_F(WorkerApiTest, AWorkerOfAnotherAttemptMustNotContinue) {
+  Open(1);
+  worker_api::ContinuesMessage continues = Continues();
+  continues.attempt = 2;
+  Send(continues);
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 

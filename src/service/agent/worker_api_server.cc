@@ -87,6 +87,10 @@ runtime::AgentInput ToInput(const runtime::WorkerId& worker,
   return runtime::WorkerRestoreFailed{worker, failed.message.step, TierOf(failed.message.tier),
                                       Printable(failed.reason, 1024)};
 }
+runtime::AgentInput ToInput(const runtime::WorkerId& worker,
+                            const worker_api::LeftMessage& /*left*/) {
+  return runtime::WorkerLeft{worker};
+}
 runtime::AgentInput ToInput(const runtime::WorkerId& worker, const worker_api::ResultText& result) {
   return runtime::WorkerResultText{worker, result.json};
 }
@@ -198,7 +202,11 @@ void WorkerApiServer::AcceptAll(const Endpoint& endpoint) {
 
 bool WorkerApiServer::Read(int fd) {
   const auto close = [this, fd] {
+    const Connection& closed = connections_.at(fd);
+    const bool continued = closed.continues;
+    const runtime::WorkerId worker = closed.worker;
     CloseConnection(fd);
+    if (continued) host_.TakeInput(runtime::WorkerContinues{worker, false});
     return false;
   };
   for (int i = 0; i < kMessagesATurn; ++i) {
@@ -238,7 +246,11 @@ Status WorkerApiServer::Take(Connection& connection, const io::UnixMessage& pack
   ASSIGN_OR_RETURN(const worker_api::FromWorker message, worker_api::ParseFromWorker(packet.bytes));
   if (const auto* hello = std::get_if<worker_api::Hello>(&message))
     return Greet(connection, *hello);
+  if (const auto* continues = std::get_if<worker_api::ContinuesMessage>(&message))
+    return GreetContinuing(connection, *continues);
   if (!connection.welcomed) return FailedPrecondition("the worker sent a message before Hello");
+  if (std::holds_alternative<worker_api::LeftMessage>(message) != connection.continues)
+    return FailedPrecondition("the worker sent a message on the wrong one of its connections");
   return std::visit(
       [this, &connection, &packet](const auto& input) -> Status {
         using Input = std::decay_t<decltype(input)>;
@@ -246,7 +258,8 @@ Status WorkerApiServer::Take(Connection& connection, const io::UnixMessage& pack
           return GiveArena(connection, input);
         } else if constexpr (std::is_same_v<Input, worker_api::PiecesRequest>) {
           return GatherFor(connection, input, packet.fds);
-        } else if constexpr (!std::is_same_v<Input, worker_api::Hello>) {
+        } else if constexpr (!std::is_same_v<Input, worker_api::Hello> &&
+                             !std::is_same_v<Input, worker_api::ContinuesMessage>) {
           if constexpr (std::is_same_v<Input, worker_api::Sealed>) NoteWay(connection, input.way);
           if constexpr (std::is_same_v<Input, worker_api::Waits>) LogWait(connection, input);
           host_.TakeInput(ToInput(connection.worker, input));
@@ -279,22 +292,46 @@ void WorkerApiServer::LogWait(Connection& connection, const worker_api::Waits& w
                               ": " + Printable(waits.holders, 1024));
 }
 
+Status WorkerApiServer::CheckWorker(const Connection& connection, const runtime::WorkerId& worker,
+                                    uint64_t attempt) {
+  if (attempt != worker.attempt) {
+    return FailedPrecondition("attempt " + std::to_string(attempt) +
+                              " at the endpoint of attempt " + std::to_string(worker.attempt));
+  }
+  if (!host_.Welcome(worker).has_value())
+    return NotFound("this node has no worker of rank " + std::to_string(worker.rank));
+  if (!host_.IsProcessOf(worker, connection.process)) {
+    return PermissionDenied("process " + std::to_string(connection.process) +
+                            " states that it is rank " + std::to_string(worker.rank) +
+                            ", which another process of this node is");
+  }
+  return Status();
+}
+
+// A process that the worker has started cannot continue in its place.
+Status WorkerApiServer::GreetContinuing(Connection& connection,
+                                        const worker_api::ContinuesMessage& message) {
+  if (connection.welcomed) return FailedPrecondition("the worker sent Continues after Hello");
+  runtime::WorkerId worker = connection.worker;
+  worker.rank = message.rank;
+  RETURN_IF_ERROR(CheckWorker(connection, worker, message.attempt));
+  for (const auto& [fd, other] : connections_) {
+    if (other.continues && other.worker == worker)
+      return FailedPrecondition("the worker sent Continues on a second connection");
+  }
+  connection.worker = worker;
+  connection.welcomed = true;
+  connection.continues = true;
+  host_.TakeInput(runtime::WorkerContinues{worker, true});
+  return Status();
+}
+
 Status WorkerApiServer::Greet(Connection& connection, const worker_api::Hello& hello) {
   if (connection.welcomed) return FailedPrecondition("the worker sent a second Hello");
   runtime::WorkerId worker = connection.worker;
   worker.rank = hello.rank;
-  if (hello.attempt != worker.attempt) {
-    return FailedPrecondition("attempt " + std::to_string(hello.attempt) +
-                              " at the endpoint of attempt " + std::to_string(worker.attempt));
-  }
+  RETURN_IF_ERROR(CheckWorker(connection, worker, hello.attempt));
   const std::optional<worker_api::WelcomeContent> content = host_.Welcome(worker);
-  if (!content.has_value())
-    return NotFound("this node has no worker of rank " + std::to_string(hello.rank));
-  if (!host_.IsProcessOf(worker, connection.process)) {
-    return PermissionDenied("process " + std::to_string(connection.process) +
-                            " states that it is rank " + std::to_string(hello.rank) +
-                            ", which another process of this node is");
-  }
   connection.worker = worker;
   connection.welcomed = true;
   for (const std::vector<std::byte>& part : worker_api::EncodeWelcome(*content)) {
@@ -343,7 +380,7 @@ Status WorkerApiServer::GatherFor(const Connection& connection,
 void WorkerApiServer::GivePieces(const runtime::WorkerId& worker,
                                  const Result<WorkerApiHost::Pieces>& pieces) {
   for (const auto& [number, connection] : connections_) {
-    if (!connection.welcomed || connection.worker != worker) continue;
+    if (!connection.welcomed || connection.continues || connection.worker != worker) continue;
     // A worker that is gone meanwhile is seen by its socket.
     if (pieces.ok()) {
       const int fd = pieces->memory->fd().get();
@@ -360,13 +397,43 @@ void WorkerApiServer::GivePieces(const runtime::WorkerId& worker,
 void WorkerApiServer::SendInterval(const JobId& job, uint64_t attempt, uint64_t steps) {
   const std::vector<std::byte> packet = worker_api::EncodeSnapshotInterval(steps);
   for (const auto& [fd, connection] : connections_) {
-    if (!connection.welcomed || connection.worker.job != job ||
+    if (!connection.welcomed || connection.continues || connection.worker.job != job ||
         connection.worker.attempt != attempt) {
       continue;
     }
     // One whose socket is full hears of the next change, or at its next start.
     (void)io::SendMessage(connection.fd, packet);
   }
+}
+
+void WorkerApiServer::SendLeave(const runtime::WorkerId& worker) {
+  for (const auto& [fd, connection] : connections_) {
+    if (!connection.continues || connection.worker != worker) continue;
+    // One that does not receive it is killed after the limit for leaving.
+    (void)io::SendMessage(connection.fd, worker_api::EncodeLeave());
+    return;
+  }
+}
+
+Status WorkerApiServer::Continue(const runtime::WorkerId& from, const runtime::WorkerId& worker,
+                                 const std::map<std::string, std::string>& environment, int log) {
+  Connection* kept = nullptr;
+  std::vector<int> others;  // of the old attempt, whose messages must not count for the new one
+  for (auto& [fd, connection] : connections_) {
+    if (!connection.welcomed || connection.worker != from) continue;
+    if (connection.continues) {
+      kept = &connection;
+    } else {
+      others.push_back(fd);
+    }
+  }
+  for (const int fd : others) CloseConnection(fd);
+  if (kept == nullptr) return NotFound(NameOf(from) + " is not connected to its agent");
+  ASSIGN_OR_RETURN(const auto packet, worker_api::EncodeContinue(worker.attempt, environment));
+  kept->worker = worker;
+  RETURN_IF_ERROR(io::SendMessage(kept->fd, packet, {&log, 1}));
+  host_.TakeInput(runtime::WorkerContinues{worker, true});
+  return Status();
 }
 
 }  // namespace longhaul::service

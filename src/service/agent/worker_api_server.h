@@ -85,6 +85,13 @@ class WorkerApiServer {
   // Sends the interval to all connected workers of the attempt.
   void SendInterval(const JobId& job, uint64_t attempt, uint64_t steps);
 
+  // Orders a worker that can continue to leave its group. One that is not connected is left out.
+  void SendLeave(const runtime::WorkerId& worker);
+  // The process of `from` is `worker` from now on; its other connections are closed. Sends it the
+  // environment and the log. Returns an error if it is not connected or cannot be sent these.
+  Status Continue(const runtime::WorkerId& from, const runtime::WorkerId& worker,
+                  const std::map<std::string, std::string>& environment, int log);
+
  private:
   struct Endpoint {
     JobId job;
@@ -97,6 +104,7 @@ class WorkerApiServer {
     pid_t process = 0;         // that has connected, as the system reports it
     runtime::WorkerId worker;  // the rank is known after its Hello
     bool welcomed = false;
+    bool continues = false;      // of a worker that can continue; not for other messages
     std::string way;             // how its snapshots are copied
     uint64_t waited_step = 0;    // for which it last waited for a slot
     Duration waited_reported{};  // reported on stderr, for that step
@@ -112,6 +120,9 @@ class WorkerApiServer {
   Status GatherFor(const Connection& connection, const worker_api::PiecesRequest& request,
                    const std::vector<io::Fd>& fds);
   void GivePieces(const runtime::WorkerId& worker, const Result<WorkerApiHost::Pieces>& pieces);
+  Status GreetContinuing(Connection& connection, const worker_api::ContinuesMessage& message);
+  Status CheckWorker(const Connection& connection, const runtime::WorkerId& worker,
+                     uint64_t attempt);
   Status Greet(Connection& connection, const worker_api::Hello& hello);
   static void LogWait(Connection& connection, const worker_api::Waits& waits);
   static void NoteWay(Connection& connection, const std::string& way);

@@ -526,6 +526,57 @@ void WorkerLauncher::KillEscaped(const Mark& mark, std::vector<pid_t> killed, in
   });
 }
 
+// Everything that can fail, before anything of the process is changed.
+Result<WorkerLauncher::Continued> WorkerLauncher::PrepareContinued(
+    const runtime::SpawnWorker& order, const std::string& worker_api, const WorkerOutput& output) {
+  ASSIGN_OR_RETURN(Environment environment, EnvironmentFor(order, output.error_path, worker_api));
+  RETURN_IF_ERROR(Follow(order, output));
+  if (const Status begun = Begin(order, worker_api); !begun.ok()) {
+    Unfollow(order.worker);
+    return begun;
+  }
+  const Environment own = io::CurrentEnvironment();
+  std::erase_if(environment, [&own](const auto& entry) {
+    const auto same = own.find(entry.first);
+    return same != own.end() && same->second == entry.second;
+  });
+  return Continued{std::move(environment), output.log.get()};
+}
+
+Result<WorkerLauncher::Continued> WorkerLauncher::Continue(const runtime::WorkerId& from,
+                                                           const runtime::SpawnWorker& order,
+                                                           const std::string& run_directory,
+                                                           const std::string& worker_api) {
+  const auto found = running_.find(from);
+  if (found == running_.end()) return NotFound("the process has ended");
+  Result<WorkerOutput> output = OpenOutput(order.worker, run_directory);
+  Result<Continued> continued = output.ok() ? PrepareContinued(order, worker_api, *output)
+                                            : Result<Continued>(output.status());
+  if (!continued.ok()) {
+    Signal(from, SIGKILL);
+    return continued;
+  }
+  const AttemptId next{order.worker.job, order.worker.attempt};
+  const pid_t pid = found->second.pid;
+  isolation_->Move({from.job, from.attempt}, next, pid);
+  Unfollow(from);
+  activity_.Forget(from);
+  loop_.Unwatch(found->second.pidfd.get());
+  Running old = std::move(found->second);
+  running_.erase(found);
+  LogLimit limit(std::move(output->log), attempts_.at(next).limits.log_bytes);
+  output->stack_path = old.output.stack_path;  // the process has opened it
+  const std::string log_path = output->log_path;
+  const int watched = old.pidfd.get();
+  running_.insert_or_assign(order.worker, Running{pid, std::move(old.pidfd), *std::move(output),
+                                                  std::move(old.mark), std::move(limit)});
+  loop_.Watch(watched, false, [this, worker = order.worker](bool, bool) { OnEnd(worker); });
+  activity_.Watch(order.worker, pid, log_path, order.start->job().hang());
+  Leave(from);
+  report_(runtime::WorkerForked{order.worker, pid, "", false});
+  return continued;
+}
+
 void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {
   const auto found = running_.find(worker);
   if (found == running_.end()) return;

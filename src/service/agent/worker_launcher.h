@@ -63,6 +63,14 @@ class WorkerLauncher {
   // `worker_api` is the path for LONGHAUL_AGENT_SOCKET. Logs go below `run_directory`.
   void Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
              const std::string& worker_api);
+  // What a process needs to become another worker; the caller sends it to the process.
+  struct Continued {
+    std::map<std::string, std::string> environment;  // what this process's own does not have
+    int log = -1;  // for its standard output and error; open while the worker runs
+  };
+  // The process of `from` becomes the order's worker. On an error it is killed and remains `from`.
+  Result<Continued> Continue(const runtime::WorkerId& from, const runtime::SpawnWorker& order,
+                             const std::string& run_directory, const std::string& worker_api);
   void Signal(const runtime::WorkerId& worker, int signal);
   // Returns the process of a worker that has not been reaped.
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
@@ -146,6 +154,8 @@ class WorkerLauncher {
   void ExecuteInstead(const runtime::SpawnWorker& order, Environment environment,
                       WorkerOutput output, const Status& why);
   void AdoptForked(const runtime::WorkerId& worker, int64_t pid, WorkerOutput output, Mark mark);
+  Result<Continued> PrepareContinued(const runtime::SpawnWorker& order,
+                                     const std::string& worker_api, const WorkerOutput& output);
   void Adopt(const runtime::WorkerId& worker, io::Process process, WorkerOutput output, Mark mark,
              bool entered);
   void Fail(const runtime::WorkerId& worker, const Status& reason);

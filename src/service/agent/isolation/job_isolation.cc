@@ -80,6 +80,17 @@ class GroupIsolation final : public JobIsolation {
 
   void Remove(const AttemptId& /*attempt*/, pid_t /*worker*/) override {}
 
+  // Repeated, because a process that is moved may have started another one meanwhile.
+  void Move(const AttemptId& /*from*/, const AttemptId& to, pid_t worker) override {
+    std::set<pid_t> moved;
+    for (size_t before = SIZE_MAX; moved.size() != before;) {
+      before = moved.size();
+      for (const io::ProcessRow& row : io::RowsBelow(io::ListProcesses(), {worker})) {
+        if (moved.insert(row.process).second) Add(to, row.process, false);
+      }
+    }
+  }
+
   std::optional<ReachedLimit> Check(const AttemptId& attempt) override {
     const auto found = groups_.find(attempt);
     if (found == groups_.end()) return std::nullopt;
@@ -143,6 +154,11 @@ class CountedIsolation final : public JobIsolation {
   void Remove(const AttemptId& attempt, pid_t worker) override {
     const auto found = attempts_.find(attempt);
     if (found != attempts_.end()) found->second.workers.erase(worker);
+  }
+
+  void Move(const AttemptId& from, const AttemptId& to, pid_t worker) override {
+    Remove(from, worker);
+    Add(to, worker, false);
   }
 
   std::optional<ReachedLimit> Check(const AttemptId& attempt) override {

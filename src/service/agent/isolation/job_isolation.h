@@ -62,6 +62,9 @@ class JobIsolation {
   virtual void Add(const AttemptId& attempt, pid_t worker, bool entered) = 0;
   // A worker has ended and was reaped.
   virtual void Remove(const AttemptId& attempt, pid_t worker) = 0;
+  // A worker continues in another attempt, which has begun: it and its descendants belong to that
+  // one from now on.
+  virtual void Move(const AttemptId& from, const AttemptId& to, pid_t worker) = 0;
   // Looks whether a limit has been reached. Call it several times a second, and when a worker has
   // failed.
   virtual std::optional<ReachedLimit> Check(const AttemptId& attempt) = 0;

@@ -1,0 +1,177 @@
+"""longhaul.elastic under `longhaul run`: survivors of a killed worker keep their process.
+
+usage: elastic_test.py LONGHAUL VERSION
+
+VERSION is one that tools/pytorch_environment makes. Skipped without that environment.
+"""
+import collections
+import glob
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = str(ROOT / "examples/ddp_elastic.py")
+RANKS = 4
+LIMIT_S = 150
+
+
+class Run:
+    """`longhaul run` of the script, read through the logs of its workers."""
+
+    def __init__(self, folder, *words):
+        self.folder = folder
+        self.output = open(f"{folder}/output", "w")
+        self.child = subprocess.Popen(
+            [sys.longhaul, "run", "--nodes", "2", "--procs", "2", "--run-dir", f"{folder}/run", "--",
+             sys.python, *words], cwd=folder, stdout=self.output, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
+                 "PYTHONDONTWRITEBYTECODE": "1", "GLOO_SOCKET_IFNAME": "lo"})
+        self.watchdog = threading.Timer(LIMIT_S, self.child.kill)
+        self.watchdog.start()
+
+    def text(self):
+        found = []
+        for path in sorted(glob.glob(f"{self.folder}/run/logs/attempt-*/*.log")):
+            with open(path, errors="replace") as file:
+                found.append(file.read())
+        return "".join(found)
+
+    def starts(self):
+        """The processes of each rank in the order of its attempts, and the attempts' first steps."""
+        pids, first = collections.defaultdict(list), []
+        logs = glob.glob(f"{self.folder}/run/logs/attempt-*/*.log")
+        for path in sorted(logs, key=lambda each: int(re.search(r"attempt-(\d+)", each)[1])):
+            with open(path, errors="replace") as file:
+                for rank, pid, step in re.findall(r"rank (\d+) of \d+ is process (\d+) from step (\d+)", file.read()):
+                    pids[int(rank)].append(int(pid))
+                    first.append(int(step))
+        return pids, first
+
+    def until(self, wanted, what):
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end and self.child.poll() is None:
+            found = wanted()
+            if found:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"no {what} in\n{self.text()}\n{self.shown()}")
+
+    def until_attempt(self, number):
+        return self.until(lambda: (lambda pids: len(pids) == RANKS and all(
+            len(each) >= number for each in pids.values()) and pids)(self.starts()[0]), f"attempt {number}")
+
+    def until_step(self, step):
+        self.until(lambda: re.search(rf"^step {step} ", self.text(), re.M), f"step {step}")
+
+    def shown(self):
+        with open(f"{self.folder}/output", errors="replace") as file:
+            return file.read()
+
+    def end(self):
+        code = self.child.wait()
+        self.watchdog.cancel()
+        self.output.close()
+        return code
+
+    def stop(self):
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGINT)
+        self.end()
+
+
+def weights(text):
+    return re.findall(r"rank (\d+) is done after step \d+, weights (\w+)", text)
+
+
+class ElasticTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        found = subprocess.run([sys.executable, "-B", ROOT / "tools/pytorch_environment", sys.torch,
+                                "--if-made"], capture_output=True, text=True)
+        if found.returncode != 0:
+            raise unittest.SkipTest(found.stderr.strip().splitlines()[-1])
+        sys.python = found.stdout.strip()
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="elastic-test-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def start(self, name, *words):
+        os.mkdir(f"{self.folder}/{name}")
+        run = Run(f"{self.folder}/{name}", *words)
+        self.addCleanup(run.stop)
+        return run
+
+    def train(self, name, steps, step_time):
+        return self.start(name, SCRIPT, "--steps", str(steps), "--step-time", str(step_time))
+
+    def test_survivors_keep_their_process_and_the_weights_are_those_of_an_undisturbed_run(self):
+        steps = 120
+        quiet = self.train("quiet", steps, 0)
+        self.assertEqual(quiet.end(), 0, quiet.shown())
+        expected = {each for _, each in weights(quiet.text())}
+        self.assertEqual(len(expected), 1)
+
+        run = self.train("killed", steps, 0.05)
+        pids = run.until_attempt(1)
+        run.until_step(5)
+        for number, victims in enumerate([[1], [0], [3, 2]], 2):
+            before = {rank: each[-1] for rank, each in pids.items()}
+            step = int(re.findall(r"^step (\d+) ", run.text(), re.M)[-1])
+            for rank in victims:
+                os.kill(before[rank], signal.SIGKILL)
+            pids = run.until_attempt(number)
+            for rank in range(RANKS):
+                if rank in victims:
+                    self.assertNotEqual(pids[rank][-1], before[rank], run.text())
+                else:
+                    self.assertEqual(pids[rank][-1], before[rank], run.text())
+            run.until(lambda: any(int(each) > step + 3 for each in
+                                  re.findall(r"^step (\d+) ", run.text(), re.M)), "new step")
+        self.assertEqual(run.end(), 0, run.shown())
+        done = weights(run.text())
+        self.assertEqual(sorted(rank for rank, _ in done), ["0", "1", "2", "3"], run.text())
+        self.assertEqual({each for _, each in done}, expected, run.text())
+        shown = [int(each) for each in re.findall(r"^step (\d+) ", run.text(), re.M)]
+        self.assertEqual(len(shown), len(set(shown)), "no step is repeated by rank 0's process")
+
+    def test_a_second_kill_while_the_group_forms_is_survived(self):
+        steps = 60
+        run = self.train("twice", steps, 0.05)
+        pids = run.until_attempt(1)
+        run.until_step(5)
+        os.kill(pids[2][-1], signal.SIGKILL)
+        time.sleep(0.1)
+        os.kill(pids[1][-1], signal.SIGKILL)
+        self.assertEqual(run.end(), 0, run.shown())
+        done = weights(run.text())
+        self.assertEqual(len(done), RANKS, run.text())
+        self.assertEqual(len({each for _, each in done}), 1, run.text())
+        self.assertEqual(set(run.starts()[0][0]), {pids[0][0]}, "rank 0 kept its process")
+
+    def test_an_exception_of_the_script_fails_the_worker(self):
+        script = f"{self.folder}/failing.py"
+        with open(script, "w") as file:
+            file.write("from longhaul import elastic\n"
+                       "def train(group):\n"
+                       "    raise ValueError('the data is bad')\n"
+                       "elastic.run(train)\n")
+        os.mkdir(f"{self.folder}/failing")
+        run = Run(f"{self.folder}/failing", script)
+        self.addCleanup(run.stop)
+        self.assertEqual(run.end(), 1, run.shown())
+        self.assertIn("the data is bad", run.text())
+
+
+if __name__ == "__main__":
+    sys.longhaul, sys.torch = os.path.abspath(sys.argv[1]), sys.argv[2]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
