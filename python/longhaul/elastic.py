@@ -120,7 +120,7 @@ class _Connections:
     """The connections that a process group has made.
 
     Gloo's group waits, when it ends, for collectives that have begun. Two survivors of which each
-    waits for the other's data would wait for ever, so the connections are shut down before.
+    waits for the other's data would never end, so the connections are shut down before.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ def _attempt(train: Callable[[Group], Any], backend: Optional[str], connections:
     import torch.distributed as dist
 
     # PyTorch names a group by how many groups its process has made. A survivor whose last
-    # init_process_group failed has made more than a new process, and would wait under another name.
+    # init_process_group failed has made more than a new process, and would look for the others under another name.
     world = getattr(dist.distributed_c10d, "_world", None)
     if world is not None and not dist.is_initialized():
         world.group_count = 0

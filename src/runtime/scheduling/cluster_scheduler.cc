@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "runtime/scheduling/configuration/configuration.h"
 #include "runtime/scheduling/elastic.h"
-#include "runtime/scheduling/health.h"
 #include "runtime/scheduling/job_request.h"
 #include "runtime/scheduling/queue_report.h"
 #include "runtime/scheduling/queue_rules.h"
@@ -91,7 +90,7 @@ void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
 }
 
 NodeCondition ClusterScheduler::ConditionFor(const Node& node) {
-  const bool suspect = node.suspect && node.condition == NodeCondition::kReady;
+  const bool suspect = node.probation.on() && node.condition == NodeCondition::kReady;
   return suspect ? NodeCondition::kSuspect : node.condition;
 }
 
@@ -742,10 +741,8 @@ uint64_t ClusterScheduler::Fingerprint() const {
     hash = Hash64(queue + "=" + limit.SerializeAsString(), hash);
   }
   for (const auto& [name, node] : nodes_) {
-    if (!node.suspect && node.cuts.empty() && node.readmitted == 0) continue;
-    hash = Hash64(name + (node.suspect ? " suspect " : " ") + std::to_string(node.cuts.size()) +
-                      "," + std::to_string(node.readmitted),
-                  hash);
+    if (node.probation.unmarked() && node.cuts.empty()) continue;
+    hash = Hash64(name + node.probation.Fingerprint() + std::to_string(node.cuts.size()), hash);
   }
   return Hash64(std::string_view(changed_ ? "changed" : ""), hash);
 }

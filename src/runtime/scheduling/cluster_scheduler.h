@@ -26,6 +26,7 @@
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
 #include "runtime/scheduling/configuration/declared_cluster.h"
+#include "runtime/scheduling/health.h"
 #include "runtime/scheduling/reservations/node_reservations.h"
 #include "scheduler/scheduler.h"
 #include "spec/cluster/topology.h"
@@ -175,12 +176,9 @@ class ClusterScheduler {
     NodeFacts facts;
     bool joined = false;
     spec::NodeCondition condition = spec::NodeCondition::kDown;  // the controller's choice
-    bool suspect = false;                                        // on probation
-    Instant suspect_since{};
-    uint32_t readmitted = 0;    // from probation, because no other node was left
+    Probation probation;
     std::vector<Instant> cuts;  // of the last hour
     std::string last_fault;
-    Instant last_fault_at{};
   };
   struct Request {
     proto::Job job;  // without the fields that the scheduler doesn't use
@@ -235,9 +233,9 @@ class ClusterScheduler {
   void NoteProbation(scheduler::NodeIndex index, Node& node, Instant now);
   void NoteProbations(Instant now);
   void SolveCuts(Instant now);
-  Duration ProbationOf(const Node& node) const;
-  bool Blocked(const JobId& job, const scheduler::Scheduler& of) const;
+  Lack LackOf(const JobId& job, const scheduler::Scheduler& of) const;
   void Readmit(Instant now);
+  std::optional<Instant> ReadmitFor(Lack lack, Instant now);
   void Offer(const std::string& id, Request& request, Instant now);
   bool AssignsDevices(const std::string& node) const;
 

@@ -6,17 +6,58 @@
 
 #include "base/text.h"
 #include "runtime/scheduling/cluster_scheduler.h"
+#include "runtime/scheduling/elastic.h"
 
 namespace longhaul::runtime::scheduling {
 
 using spec::NodeCondition;
+
+void Probation::Note(bool suspect, uint16_t health, Instant now) {
+  if (suspect && !on_) {
+    // One that has returned although it had not healed, and proved good since, is left alone.
+    if (returns_ > 0 && last_fault_ <= since_) return;
+    if (returns_ > 0 && last_fault_ - since_ < kGoodReturn * PauseFor(Lack::kPlace)) {
+      ++bad_returns_;
+    }
+    on_ = true;
+    since_ = now;
+  } else if (health >= kTrustedHealth) {
+    on_ = false;
+    returns_ = bad_returns_ = 0;
+  }
+}
+
+void Probation::Return(Instant now) {
+  on_ = false;
+  since_ = now;
+  ++returns_;
+}
+
+void Probation::Trust() {
+  on_ = false;
+  returns_ = std::max<uint32_t>(returns_, 1);
+  since_ = std::max(since_, last_fault_);
+}
+
+Duration Probation::PauseFor(Lack lack) const {
+  const auto lengthened = [](Duration pause, uint32_t times) {
+    return pause * (int64_t{1} << (2 * std::min(times, kMostLengthenings)));
+  };
+  return lack == Lack::kPlace ? lengthened(kPauseOfStanding, bad_returns_)
+                              : lengthened(kPauseOfGrowing, returns_);
+}
+
+std::string Probation::Fingerprint() const {
+  return (on_ ? " suspect " : " ") + std::to_string(returns_) + "," + std::to_string(bad_returns_) +
+         " ";
+}
 
 void ClusterScheduler::Fault(const std::string& name, const std::string& what, Instant now) {
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   Node& node = found->second;
   node.last_fault = what;
-  node.last_fault_at = now;
+  node.probation.NoteFault(now);
   if (changed_) Rebuild(now);  // also while nobody asks for a place
   if (!scheduler_) return;
   due_ = true;
@@ -37,15 +78,7 @@ void ClusterScheduler::NoteProbation(scheduler::NodeIndex index, Node& node, Ins
   // No file changes the standard bound.
   const bool suspect = scheduler_->state().node(index).condition == NodeCondition::kSuspect ||
                        health < scheduler::Policy().probation_health;
-  if (suspect && !node.suspect) {
-    // One that was taken back although it had not healed, and proved good since, is left alone.
-    if (node.readmitted > 0 && node.last_fault_at <= node.suspect_since) return;
-    node.suspect = true;
-    node.suspect_since = now;
-  } else if (health >= kTrustedHealth) {
-    node.suspect = false;
-    node.readmitted = 0;
-  }
+  node.probation.Note(suspect, health, now);
 }
 
 void ClusterScheduler::NoteProbations(Instant now) {
@@ -58,9 +91,7 @@ void ClusterScheduler::Trust(const std::string& name) {
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   Node& node = found->second;
-  node.suspect = false;
-  node.readmitted = std::max<uint32_t>(node.readmitted, 1);
-  node.suspect_since = std::max(node.suspect_since, node.last_fault_at);
+  node.probation.Trust();
   node.condition = NodeCondition::kDown;  // so that its next report counts as new
 }
 
@@ -69,7 +100,7 @@ NodeHealth ClusterScheduler::HealthOf(const std::string& name) const {
   const auto found = nodes_.find(name);
   if (found != nodes_.end()) {
     health.last_fault = found->second.last_fault;
-    health.last_fault_at = found->second.last_fault_at;
+    health.last_fault_at = found->second.probation.last_fault();
   }
   if (scheduler_) {
     if (const auto node = scheduler_->topology().Find(name)) {
@@ -145,47 +176,50 @@ void ClusterScheduler::TrustLink(const std::string& level, const std::string& na
   due_ = true;
 }
 
-// Each time that the node was taken back before its health had recovered makes the next pause four
-// times as long, up to a bound.
-Duration ClusterScheduler::ProbationOf(const Node& node) const {
-  return kProbationPause * (int64_t{1} << (2 * std::min(node.readmitted, kMostDoublings)));
-}
-
-// Whether a job waits for nodes, all or some.
-bool ClusterScheduler::Blocked(const JobId& job, const scheduler::Scheduler& of) const {
+Lack ClusterScheduler::LackOf(const JobId& job, const scheduler::Scheduler& of) const {
   const auto found = requests_.find(job.value());
-  if (found == requests_.end() || !found->second.aside.empty()) return false;
+  if (found == requests_.end() || !found->second.aside.empty()) return Lack::kNothing;
   const scheduler::JobStage stage = of.StageOf(job);
-  if (stage == scheduler::JobStage::kWaiting) return true;
+  if (stage == scheduler::JobStage::kWaiting) return Lack::kPlace;
   if (stage == scheduler::JobStage::kLeaving || stage == scheduler::JobStage::kUnknown) {
-    return false;
+    return Lack::kNothing;
   }
-  return of.TasksOf(job).size() < found->second.job.nodes();
+  const proto::Job& wanted = found->second.job;
+  const size_t has = of.TasksOf(job).size();
+  if (has >= wanted.nodes()) return Lack::kNothing;
+  return has < BoundsOf(wanted).minimum ? Lack::kPlace : Lack::kGrowth;
 }
 
-// Nodes on probation whose pause is over, where somebody who waits could start on them.
+// Takes back nodes on probation whose pause is over, where somebody who waits could start on them.
 void ClusterScheduler::Readmit(Instant now) {
   NoteProbations(now);
   readmit_at_.reset();
+  for (const Lack lack : {Lack::kPlace, Lack::kGrowth}) {
+    const std::optional<Instant> next = ReadmitFor(lack, now);
+    if (next) readmit_at_ = readmit_at_ ? std::min(*readmit_at_, *next) : *next;
+  }
+}
+
+// Returns when the next pause is over, if a job waits in this way.
+std::optional<Instant> ClusterScheduler::ReadmitFor(Lack lack, Instant now) {
   std::set<std::string> candidates;
   std::optional<Instant> next;
   for (const auto& [name, node] : nodes_) {
-    if (!node.suspect || node.condition != NodeCondition::kReady) continue;
-    const Instant at = node.suspect_since + ProbationOf(node);
+    if (!node.probation.on() || node.condition != NodeCondition::kReady) continue;
+    const Instant at = node.probation.OverAt(lack);
     if (at <= now) {
       candidates.insert(name);
     } else {
       next = next ? std::min(*next, at) : at;
     }
   }
-  if (candidates.empty() && !next) return;
+  if (candidates.empty() && !next) return std::nullopt;
   std::vector<JobId> blocked;
   for (const auto& [id, request] : requests_) {
-    if (Blocked(JobId(id), *scheduler_)) blocked.emplace_back(id);
+    if (LackOf(JobId(id), *scheduler_) == lack) blocked.emplace_back(id);
   }
-  if (blocked.empty()) return;
-  readmit_at_ = next;
-  if (candidates.empty()) return;
+  if (blocked.empty()) return std::nullopt;
+  if (candidates.empty()) return next;
   // A trial with all candidates shows which of them a waiting job would use. Only those are taken
   // back; the others stay on probation, because nobody needs them.
   scheduler::Scheduler trial = scheduler_->Copy();
@@ -193,19 +227,23 @@ void ClusterScheduler::Readmit(Instant now) {
     trial.Apply(scheduler::NodeChanged{name, NodeCondition::kReady}, now);
   }
   trial.Decide(now);
+  // Jobs grow at certain times only, of which this may have been one without the candidates.
+  if (const auto round = trial.NextDeadline(); lack == Lack::kGrowth && round) {
+    trial.Decide(std::max(now, *round));
+  }
   for (const JobId& job : blocked) {
-    if (Blocked(job, trial)) continue;
+    const Lack left = LackOf(job, trial);
+    if (left == lack) continue;
     for (const scheduler::TaskPlacement& task : trial.TasksOf(job)) {
       const std::string& name = trial.topology().node(task.node).name;
       if (candidates.erase(name) == 0) continue;
       Node& node = nodes_.at(name);
-      node.suspect = false;
-      node.suspect_since = now;
-      ++node.readmitted;
+      node.probation.Return(now);
       ReportNode(name, node, now);
       due_ = true;
     }
   }
+  return next;
 }
 
 }  // namespace longhaul::runtime::scheduling

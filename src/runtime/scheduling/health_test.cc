@@ -8,6 +8,7 @@ namespace longhaul::runtime::scheduling_testing {
 namespace {
 
 using std::chrono::hours;
+using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
@@ -70,20 +71,66 @@ TEST(Health, ProbationSurvivesACordonARestartAndANodeThatJoins) {
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-2"));
 }
 
+// A loss is noticed a second after the connection ends, and Lose takes two.
+void LoseAndRejoin(Cluster& cluster, const std::string& node, uint64_t life) {
+  cluster.Lose(node);
+  cluster.Join(node, 2, life);
+}
+
 TEST(Health, WhatNothingElseCanHoldGetsTheNodeBackEachTimeLater) {
   Cluster cluster;
   cluster.Join("node-1");
   Flap(cluster);
   cluster.Submit(Gang("a", 1));
-  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
-  cluster.TickUntil(cluster.now + seconds(11));
-  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
-  cluster.Lose("node-1");
-  cluster.Join("node-1", 2, 4);
-  cluster.TickUntil(cluster.now + seconds(30));
-  EXPECT_NE(cluster.StateOf("a"), proto::RUNNING) << "40 s the second time";
-  cluster.TickUntil(cluster.now + seconds(11));
-  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  cluster.TickUntil(cluster.now + milliseconds(200));
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING) << "1 s the first time";
+  uint64_t life = 4;
+  for (const int pause_s : {4, 16, 64}) {
+    LoseAndRejoin(cluster, "node-1", life++);
+    cluster.TickUntil(cluster.now + seconds(pause_s - 2));
+    EXPECT_NE(cluster.StateOf("a"), proto::RUNNING) << pause_s << " s";
+    cluster.TickUntil(cluster.now + seconds(2));
+    EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING) << pause_s << " s";
+  }
+}
+
+TEST(Health, AReturnThatHasLastedTenPausesDoesNotMakeTheNextPauseLonger) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  Flap(cluster);
+  cluster.Submit(Gang("a", 1));
+  cluster.TickUntil(cluster.now + milliseconds(200));
+  for (uint64_t life = 4; life < 10; ++life) {
+    ASSERT_EQ(cluster.StateOf("a"), proto::RUNNING) << "life " << life;
+    cluster.TickUntil(cluster.now + seconds(11));
+    LoseAndRejoin(cluster, "node-1", life);
+    cluster.TickUntil(cluster.now + milliseconds(200));
+  }
+}
+
+TEST(Health, AJobThatOnlyWantsToGrowWaitsLongerForANodeOnProbation) {
+  Cluster cluster;
+  cluster.peer_port = 9;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  proto::Job job = Gang("a", 2);
+  job.set_minimum_nodes(1);
+  job.set_maximum_nodes(2);
+  cluster.Submit(job);
+  for (int i = 0; i < 3; ++i) cluster.Step("a");
+  for (const std::string& node : cluster.GangOf("a")) cluster.Seal("a", node, 3);
+  Flap(cluster);
+  ASSERT_THAT(cluster.GangOf("a"), ElementsAre("node-2"));
+  ASSERT_EQ(cluster.Node("node-1").condition(), "suspect");
+  cluster.TickUntil(cluster.now + seconds(7));
+  EXPECT_EQ(cluster.Node("node-1").condition(), "suspect") << "10 s, of which two are over";
+  cluster.TickUntil(cluster.now + seconds(2));
+  EXPECT_EQ(cluster.Node("node-1").condition(), "ready");
+  for (int i = 0; i < 120 && cluster.StateOf("a") != proto::LEAVING; ++i) {
+    cluster.TickUntil(cluster.now + seconds(1));
+  }
+  cluster.Step("a");
+  EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-2", "node-1"));
 }
 
 TEST(Health, ReturnsWithTime) {
@@ -105,7 +152,8 @@ TEST(Health, AnOperatorsWordEndsProbation) {
   cluster.Join("node-1");
   Flap(cluster);
   cluster.Submit(Gang("a", 1));
-  ASSERT_EQ(cluster.StateOf("a"), proto::QUEUED);
+  LoseAndRejoin(cluster, "node-1", 4);
+  ASSERT_NE(cluster.StateOf("a"), proto::RUNNING);
   proto::Change change;
   change.set_use_node("node-1");
   cluster.Ask({change});
