@@ -3,8 +3,9 @@
 
     longhaul run -- python3 bench/recovery/fault_worker.py --folder FOLDER --steps 1000
 
-It is the worker of composed_faults.py and labelled_faults.py. The workers exchange their gradients
-over TCP through rank 0, so that all of them wait if one stands still, as in a collective.
+It is the worker of composed_faults.py, labelled_faults.py and tests/lab/scenario.py. The workers
+exchange their gradients over TCP through rank 0, so that all of them wait if one stands still, as
+in a collective.
 
 A step consumes `--batch` samples. The samples of all steps are the permutations of the data set,
 one for each epoch; each worker takes its part of a step. The gradient of a sample is a hash of it,
@@ -16,6 +17,9 @@ Each worker appends a line for each step to a file of its own in FOLDER/records,
 step: the step, the number of workers, and the samples that this worker read; at the end, the
 weights. The files are named ATTEMPT.RANK.PID, and fault_records.py checks them. The worker
 snapshots and restores its weights through the package longhaul.
+
+With --times each worker writes FOLDER/members/ATTEMPT.RANK at its start, with its pid and the name
+of its host, and rank 0 appends time, attempt and number of each step to FOLDER/times.
 
 FOLDER/finish contains the number of the last step, once it exists. FOLDER/faults.json contains
 faults that the workers bring about themselves (labelled_faults.py writes it), if there are any.
@@ -92,9 +96,10 @@ class Gang:
 
     def __init__(self, folder, attempt, rank, ranks):
         self.rank, self.peers = rank, []
+        host = os.environ.get("MASTER_ADDR", "127.0.0.1")  # of rank 0
         address = folder / f"rendezvous-{attempt}"
         if rank == 0:
-            server = socket.create_server(("127.0.0.1", 0), backlog=64)
+            server = socket.create_server((host, 0), backlog=64)
             part = address.with_suffix(f".{os.getpid()}")
             part.write_text(str(server.getsockname()[1]))
             part.rename(address)
@@ -109,7 +114,7 @@ class Gang:
                     raise TimeoutError(f"worker 0 did not appear within {RENDEZVOUS_S} s")
                 time.sleep(0.005)
             port = int(address.read_text())
-            self.peers.append(self.prepare(socket.create_connection(("127.0.0.1", port))))
+            self.peers.append(self.prepare(socket.create_connection((host, port))))
 
     @staticmethod
     def prepare(peer):
@@ -143,6 +148,24 @@ class Gang:
         for peer in self.peers:
             peer.sendall(HEADER.pack(due, last) + total.tobytes())
         return due, last, total
+
+
+class Times:
+    """What an observer of the run needs; see --times."""
+
+    def __init__(self, folder, attempt, rank):
+        members = folder / "members"
+        members.mkdir(exist_ok=True)
+        part = members / f"{attempt}.{rank}.part"
+        part.write_text(f"{os.getpid()} {socket.gethostname()}\n")
+        part.rename(members / f"{attempt}.{rank}")
+        self.attempt = attempt
+        self.file = rank == 0 and os.open(folder / "times",
+                                          os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, step):
+        if self.file:
+            os.write(self.file, f"{time.time()!r} {self.attempt} {step}\n".encode())
 
 
 class Recorder:
@@ -229,6 +252,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1, help="of the order of the samples (1)")
     parser.add_argument("--steps", type=int, default=0, help="0: until FOLDER/finish exists (0)")
     parser.add_argument("--step-time", type=float, default=0.01, help="of a step, seconds (0.01)")
+    parser.add_argument("--times", action="store_true", help="write the times of steps")
     return parser.parse_args()
 
 
@@ -238,6 +262,7 @@ def train(arguments):
     attempt = int(os.environ["LONGHAUL_ATTEMPT"])
     data = Data(arguments.samples, arguments.batch, arguments.seed)
     weights = numpy.zeros(WIDTH, dtype=numpy.uint64)
+    times = Times(folder, attempt, rank) if arguments.times else None
     gang = Gang(folder, attempt, rank, ranks)
     saved = longhaul.restore()
     step, last = 0, arguments.steps
@@ -254,6 +279,8 @@ def train(arguments):
             last = int(finish.read_text() or 0)
         due, last, total = gang.all_reduce(longhaul.due(step), last, gradient(samples))
         recorder.write(step, ranks, samples)
+        if times:
+            times.write(step)
         weights = weights * FACTOR + total
         if due:
             longhaul.snapshot({"weights": weights.view(numpy.int64)}, step)

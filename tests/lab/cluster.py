@@ -41,8 +41,8 @@ class Cluster:
             self.close()
             raise
 
-    def start_controller(self):
-        """Starts it and waits until it answers."""
+    def start_controller(self, wait=True):
+        """Starts it and, unless told otherwise, waits until it answers."""
         state, address = self.folder / "controller", self.network["control"].address
         if not (state / "tls").exists():
             subprocess.run([self.longhaul, "controller", "init", str(state), "--name", address],
@@ -54,6 +54,8 @@ class Cluster:
             words = ["--config", str(self.folder / "controller.yaml")]
         child = self.start("control", "controller", "--state-dir", state, "--rest",
                            f"{address}:8443", "--agents", f"{address}:8701", *words)
+        if not wait:
+            return
         wait_for("the controller starts",
                  lambda: (state / "endpoint.json").exists() or child.poll() is not None)
         if child.poll() is not None:
@@ -64,6 +66,28 @@ class Cluster:
         self.network["control"].signal_all(signal.SIGKILL)
         time.sleep(after)
         self.start_controller()
+
+    def kill_controller(self):
+        """kill -9 of the controller alone: clients on its host go on."""
+        for pid in self.processes_of("control", "controller"):
+            os.kill(pid, signal.SIGKILL)
+
+    def kill_agent(self, node):
+        """kill -9 of the agent alone."""
+        for pid in self.processes_of(node, "agent"):
+            os.kill(pid, signal.SIGKILL)
+
+    def processes_of(self, host, command):
+        """The pids of the processes of a host that run this command of longhaul."""
+        found = []
+        for pid in self.network[host].processes():
+            try:
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0].decode() == str(self.longhaul) and words[1:2] == [command.encode()]:
+                found.append(pid)
+        return found
 
     def start_agent(self, node):
         host = self.network[node]

@@ -155,6 +155,7 @@ class Lab(unittest.TestCase):
             shutil.rmtree(self.folder / node)
         self.cluster = cluster.Cluster(sys.longhaul, self.folder, 2, LONGHAUL_TRAINER=sys.trainer,
                                        config="scheduling: {check_new_nodes: true}\n")
+        self.addCleanup(self.cluster.close)
         reasons = set()
         self.cluster.submit("checked", job(self.folder, 30))
         cluster.wait_for("the end", lambda: reasons.add(self.status("checked")["reason"]) or

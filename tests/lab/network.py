@@ -73,10 +73,11 @@ class Host:
         """A process of the host. Killing it from outside kills `nsenter`, not what it started."""
         pid = self.children()[0]
         self.launchers = [one for one in self.launchers if one.poll() is None]
-        self.launchers.append(subprocess.Popen(
+        child = subprocess.Popen(
             ["nsenter", f"--target={pid}", "--pid", "--uts", "--net", "--mount", f"--wdns={os.getcwd()}",
-             *map(str, words)], stdin=subprocess.DEVNULL, **options))
-        return self.launchers[-1]
+             *map(str, words)], stdin=subprocess.DEVNULL, **options)
+        self.launchers.append(child)
+        return child
 
     def kill(self):
         """Kills all processes at once. The kernel lives and ends their connections."""
@@ -119,10 +120,32 @@ class Host:
         """`down` cuts the host off, `up` connects it."""
         command("ip", "-n", self.network.switch, "link", "set", "dev", self.name, state)
 
+    def plug(self, inserted):
+        """Without the plug the switch passes nothing from the host and nothing to it. The host's
+        interface stays up, so that both take effect at once: the kernel handles interfaces that
+        went down or up once a second only."""
+        words = ["master", "switch"] if inserted else ["nomaster"]
+        command("ip", "-n", self.network.switch, "link", "set", "dev", self.name, *words)
+
     def limit(self, rate):
         """Lets at most this much a second arrive at the host, such as `2mbit`."""
         command("tc", "-n", self.network.switch, "qdisc", "replace", "dev", self.name, "root",
                 "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+
+    def delay(self, seconds, rate=None):
+        """Delays what arrives at the host, and lets at most `rate` a second arrive. Needs the
+        kernel's netem."""
+        words = ["rate", rate] if rate else []
+        try:
+            command("tc", "-n", self.network.switch, "qdisc", "replace", "dev", self.name, "root",
+                    "netem", "delay", f"{round(seconds * 1e6)}us", *words)
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(f"no delay of the link of {self.name}: {error.stderr.strip()}: use "
+                               "a kernel with CONFIG_NET_SCH_NETEM") from None
+
+    def unlimited(self):
+        """Ends limit() and delay()."""
+        command("tc", "-n", self.network.switch, "qdisc", "del", "dev", self.name, "root")
 
     def close(self):
         if self.first.poll() is None:

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "bin/other_program.h"
 #include "bin/tools/replay/replay_command.h"
+#include "bin/tools/simulate_scenario.h"
 #include "bin/tools/simulate_trace.h"
 #include "io/clock.h"
 #include "proto/json.h"
@@ -35,6 +36,7 @@ struct SimulateFlags {
   double fault_factor = 1;
   uint64_t steps = 0;
   std::string inject;
+  std::string scenario;
   std::string log;
   bool twice = false;
   bool json = false;
@@ -71,7 +73,7 @@ proto::PlannedFault ToProto(const spec::PlannedFault& fault) {
 Result<SimulationOptions> OptionsOf(const SimulateFlags& flags) {
   SimulationOptions options;
   options.nodes = flags.nodes;
-  options.spares = flags.spares;
+  if (flags.spares > 0) options.spares = flags.spares;
   options.minimum_nodes = flags.minimum_nodes;
   options.processes_per_node = flags.processes;
   options.length = DurationFromSeconds(flags.days * 86'400);
@@ -284,12 +286,14 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
   command->add_flag("--json", flags->json, "Print one JSON object per seed");
   AddTraceOptions(*command, flags->trace);
   AddReplayOptions(*command, flags->replay);
+  AddScenarioOption(*command, flags->scenario);
   command->footer(
       "Examples:\n"
       "  longhaul simulate --nodes 2048 --days 54 --seeds 20\n"
       "  longhaul simulate --nodes 64 --days 1 --seed 7 --fault-factor 100 --twice\n"
       "  longhaul simulate --nodes 8 --days 0.1 --fault-factor 0 --steps 300 \\\n"
       "      --inject 'kill worker 1 at step 40; kill agent 2 at step 90'\n"
+      "  longhaul simulate --scenario tests/lab/scenarios/worker-killed.yaml --twice\n"
       "  longhaul simulate --replay llama3 --seeds 50 --sensitivity sensitivity.svg\n"
       "  longhaul simulate --trace philly.csv --month 2017-10 --svg use.svg");
   command->callback([command, flags, &action] {
@@ -297,6 +301,9 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
     if (command->count("--spares") > 0) flags->replay.spares = flags->spares;
     action = [flags] {
       flags->trace.json = flags->json;
+      if (!flags->scenario.empty()) {
+        return RunScenario({flags->scenario, flags->seed, flags->log, flags->twice, flags->json});
+      }
       if (!flags->replay.source.empty()) return RunReplay(WithShared(*flags));
       return flags->trace.file.empty() ? RunSimulate(*flags) : RunTrace(flags->trace);
     };

@@ -60,6 +60,26 @@ TEST(ControllerPeers, ALostNodesStateComesFromItsKeepersMemory) {
   EXPECT_THAT(cluster.Job().faults(0).action(), testing::HasSubstr("a peer's memory"));
 }
 
+// As after an absence of the controller: the agents report in any order what happened meanwhile.
+TEST(ControllerPeers, ASnapshotThatIsReportedAfterTheFaultReplacesOlderOnes) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  cluster.SealAll(10);
+  cluster.Copy("node-1", 10, "node-2");
+  cluster.Copy("node-2", 10, "node-1");
+  cluster.Disconnect("node-2");
+  cluster.Exit("node-1", 0, -1, 9);
+  cluster.Seal("node-2", 12);
+  cluster.Seal("node-2", 14);
+  cluster.Join("node-2");  // the same agent, after its events
+  cluster.Start();
+  ASSERT_EQ(cluster.Job().attempt(), 2u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER)
+      << "its own memory has 12 and 14 in place of 10";
+  EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
+}
+
 TEST(ControllerPeers, CopiesGoWithTheirKeepersMemory) {
   Cluster cluster = RunningWithPeers();
   cluster.Steps(1, 10);

@@ -16,6 +16,10 @@ namespace {
 constexpr size_t kReplayLimit = 100'000;
 // Late, so that outboxes are never empty when something breaks.
 constexpr Duration kAcknowledgeAfter = std::chrono::seconds(20);
+// Of service/agent/controller_link.h.
+constexpr Duration kFirstRetry = std::chrono::milliseconds(40);
+constexpr Duration kLongestRetry = std::chrono::seconds(1);
+constexpr Duration kFirstRetransmission = std::chrono::milliseconds(200);
 
 std::string Deterministic(const proto::Event& event) { return event.SerializeAsString(); }
 
@@ -75,7 +79,11 @@ void ControllerHost::SubmitJob() {
   job.set_name("simulated");
   job.set_nodes(world_.options.nodes - SparesOf(world_.options));
   job.set_processes_per_node(world_.options.processes_per_node);
-  job.mutable_workload()->set_built_in(true);
+  if (world_.options.command) {
+    job.mutable_workload()->add_command("scenario");
+  } else {
+    job.mutable_workload()->set_built_in(true);
+  }
   job.set_max_restarts(1'000'000'000);
   *job.mutable_numeric() = world_.options.numeric;
   job.set_total_steps(world_.options.total_steps);
@@ -145,6 +153,7 @@ void ControllerHost::Watch(const proto::Notification& notification) {
   } else if (queued) {
     world_.audit.Sized(at, world_.ranks);
   } else if (notification.has_attempt()) {
+    if (world_.on_attempt) world_.on_attempt(notification.attempt());
     world_.audit.Sized(at, notification.attempt().world());
     const uint32_t nodes = notification.attempt().world() / world_.options.processes_per_node;
     const bool within =
@@ -251,26 +260,71 @@ void ControllerHost::ArmTick() {
 void ControllerHost::ToController(size_t index, proto::FromAgent message) {
   SimNode& node = world_.nodes[index];
   if (!node.connected || !message.has_event()) return;
-  // A stream keeps its order, so all of its messages wait equally long.
-  world_.queue.After(world_.options.physics.message, [this, index, stream = node.stream,
-                                                      event = std::move(*message.mutable_event())] {
-    const SimNode& sender = world_.nodes[index];
-    if (!sender.connected || sender.stream != stream) return;  // lost with the stream
-    Feed(event);
+  node.last_arrival_from =
+      std::max(node.last_arrival_from, world_.queue.now() + world_.options.physics.message);
+  Arrive(index, node.stream, node.last_arrival_from,
+         [this, event = std::move(*message.mutable_event())] { Feed(event); });
+}
+
+// A stream keeps its order, so each of its messages arrives no earlier than the one before it.
+void ControllerHost::Arrive(size_t index, uint64_t stream, Instant at,
+                            std::function<void()> action) {
+  world_.queue.At(at, [this, index, stream, action = std::move(action)] {
+    TakeArrived(index, stream, action);
   });
 }
 
+void ControllerHost::TakeArrived(size_t index, uint64_t stream,
+                                 const std::function<void()>& action) {
+  SimNode& node = world_.nodes[index];
+  if (!node.connected || node.stream != stream) return;  // lost with the stream
+  if (!node.silent) return action();
+  node.held_back.push_back([this, index, stream, action] { TakeArrived(index, stream, action); });
+}
+
+// The kernel sends again what was not acknowledged, so the traffic of a connection begins a while
+// after the link is back. With one segment under way it does so after 200 ms (RFC 8985, section
+// 7.2), and then after the retransmission timeout, of which Linux's least is 200 ms and which
+// doubles each time (RFC 6298): after 0.2, 0.4, 0.8, 1.6 s and so on, as measured in the
+// laboratory.
+void ControllerHost::CutLink(size_t index, Duration lasts, std::function<void()> healed) {
+  Duration flows = kFirstRetransmission;
+  while (flows < lasts) flows *= 2;
+  SimNode& node = world_.nodes[index];
+  node.cut = node.silent = true;
+  node.flows_again = world_.queue.now() + flows;
+  const auto same = [this, index, life = node.life, cut = ++node.cuts] {
+    return world_.nodes[index].life == life && world_.nodes[index].cuts == cut;
+  };
+  world_.queue.After(world_.options.physics.silence, [this, index, same] {
+    if (same() && world_.nodes[index].silent) BreakStream(index, "silence");
+  });
+  world_.queue.After(lasts, [this, index, same] {
+    if (same()) world_.nodes[index].cut = false;
+  });
+  world_.queue.After(flows, [this, index, same, healed = std::move(healed)] {
+    if (same()) HealLink(index);
+    healed();
+  });
+}
+
+void ControllerHost::HealLink(size_t index) {
+  world_.nodes[index].silent = false;
+  const auto held_back = std::exchange(world_.nodes[index].held_back, {});
+  for (const auto& arrive : held_back) arrive();
+}
+
 void ControllerHost::ToAgent(size_t index, proto::Command command) {
-  const SimNode& node = world_.nodes[index];
+  SimNode& node = world_.nodes[index];
   if (!node.connected) return;
-  world_.queue.After(world_.options.physics.message,
-                     [this, index, stream = node.stream, command = std::move(command)]() mutable {
-                       const SimNode& receiver = world_.nodes[index];
-                       if (!receiver.connected || receiver.stream != stream) return;
-                       if (command.has_inject_fault())
-                         return faults_.Inject(index, command.inject_fault());
-                       machines_.Input(index, CommandReceived{std::move(command)});
-                     });
+  node.last_arrival_here =
+      std::max(node.last_arrival_here,
+               world_.queue.now() + world_.options.physics.message + node.link_delay);
+  Arrive(index, node.stream, node.last_arrival_here,
+         [this, index, command = std::move(command)]() mutable {
+           if (command.has_inject_fault()) return faults_.Inject(index, command.inject_fault());
+           machines_.Input(index, CommandReceived{std::move(command)});
+         });
 }
 
 // One acknowledgement for all that came meanwhile.
@@ -282,6 +336,7 @@ void ControllerHost::Acknowledge(size_t index) {
     SimNode& receiver = world_.nodes[index];
     receiver.acknowledging = false;
     if (!receiver.connected || receiver.stream != stream || !world_.controller_up) return;
+    if (receiver.silent) return Acknowledge(index);
     machines_.Input(
         index, EventsAcknowledged{controller_.AcknowledgedSequence(receiver.id, receiver.life)});
   });
@@ -292,15 +347,22 @@ void ControllerHost::Connect(size_t index) {
   SimNode& node = world_.nodes[index];
   if (node.core == nullptr || node.connected) return;
   if (node.cut || !world_.controller_up) {
-    world_.queue.After(world_.Around(std::chrono::milliseconds(300)),
-                       [this, index, life = node.life] {
-                         if (world_.nodes[index].life == life) Connect(index);
-                       });
+    world_.queue.After(PauseOfRetry(node), [this, index, life = node.life] {
+      if (world_.nodes[index].life == life) Connect(index);
+    });
     return;
   }
   node.connected = true;
+  node.retry = Duration(0);
+  node.silent = false;
   ++node.stream;
   machines_.Input(index, Connected{controller_.AcknowledgedSequence(node.id, node.life)});
+}
+
+Duration ControllerHost::PauseOfRetry(SimNode& node) {
+  if (!world_.options.retries_double) return world_.Around(std::chrono::milliseconds(300));
+  node.retry = std::clamp(2 * node.retry, kFirstRetry, kLongestRetry);
+  return DurationFromSeconds(ToSeconds(node.retry) * (0.5 + world_.random.Uniform()));
 }
 
 void ControllerHost::BreakStream(size_t index, const std::string& reason) {
@@ -321,7 +383,7 @@ void ControllerHost::BreakStream(size_t index, const std::string& reason) {
                      });
 }
 
-void ControllerHost::CrashController() {
+void ControllerHost::CrashController(std::optional<Duration> away) {
   if (!world_.controller_up) return;
   world_.controller_up = false;
   for (SimNode& node : world_.nodes) {
@@ -335,8 +397,10 @@ void ControllerHost::CrashController() {
                          if (world_.nodes[index].life == life) Connect(index);
                        });
   }
-  world_.queue.After(world_.Around(world_.options.physics.controller_restart),
-                     [this] { RestartController(); });
+  // Drawn last, so that the draws before it do not depend on it.
+  const Duration until =
+      away.has_value() ? *away : world_.Around(world_.options.physics.controller_restart);
+  world_.queue.After(until, [this] { RestartController(); });
 }
 
 void ControllerHost::RestartController() {

@@ -2,6 +2,7 @@
 // the clients that submit jobs.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,10 +33,19 @@ class ControllerHost {
   void ToController(size_t node, proto::FromAgent message);
   void Connect(size_t node);
   void BreakStream(size_t node, const std::string& reason);
-  void CrashController();
+  // Nothing arrives at the node or from it for this long, and no stream ends until the silence is
+  // noticed. `healed` is called when traffic flows again.
+  void CutLink(size_t node, Duration lasts, std::function<void()> healed);
+  // The controller runs again after `away`, or after a time that is drawn.
+  void CrashController(std::optional<Duration> away = std::nullopt);
 
  private:
   void ArmTick();
+  // Does `action` when a message of the stream arrives at `at`, or never if the stream ends before.
+  void Arrive(size_t node, uint64_t stream, Instant at, std::function<void()> action);
+  void TakeArrived(size_t node, uint64_t stream, const std::function<void()>& action);
+  void HealLink(size_t node);
+  Duration PauseOfRetry(SimNode& node);
   void ToAgent(size_t node, proto::Command command);
   void Acknowledge(size_t node);
   void RestartController();

@@ -14,12 +14,19 @@
 
 namespace longhaul::runtime::simulation {
 
+namespace {
+
+constexpr Duration kForkServerStart = std::chrono::seconds(1);  // assumption
+
+}  // namespace
+
 // A new life of the agent. Everything that was planned for the earlier one compares the life and
 // has no effect.
 void SimNodes::Boot(size_t index) {
   SimNode& node = world_.nodes[index];
   CHECK(node.core == nullptr);
   ++node.life;
+  node.booted = world_.queue.now();
   AgentFacts facts;
   facts.slots = world_.options.processes_per_node;
   facts.cores = 96;
@@ -27,8 +34,10 @@ void SimNodes::Boot(size_t index) {
                   std::to_string(index >> 8 & 255) + "." + std::to_string(index & 255);
   facts.host = node.id.value();
   facts.peer_port = world_.options.peers ? 1 : 0;
+  if (std::exchange(node.memory_left, false)) facts.held = HeldBy(node);
   node.core = std::make_unique<AgentCore>(node.id, node.life, facts);
-  node.cut = node.disk_full = false;
+  node.cut = node.silent = node.disk_full = false;
+  node.held_back.clear();
   node.timer.reset();
   world_.queue.After(world_.Delay(), [this, index, life = node.life] {
     if (world_.nodes[index].life == life) host_.Connect(index);
@@ -37,11 +46,43 @@ void SimNodes::Boot(size_t index) {
 
 // The machine is gone with everything in its memory.
 void SimNodes::Crash(size_t index, bool silent) {
-  SimNode& node = world_.nodes[index];
-  if (node.core == nullptr) return;
-  for (auto& [id, worker] : node.workers) training_.WorkerGoneFromAttempt(worker);
-  node.workers.clear();
+  if (world_.nodes[index].core == nullptr) return;
   LoseMemory(index);
+  End(index, silent, false);
+}
+
+void SimNodes::PowerOff(size_t index) {
+  if (world_.nodes[index].core == nullptr) return;
+  LoseMemory(index);
+  End(index, true, true);
+}
+
+void SimNodes::KillAgent(size_t index) {
+  if (world_.nodes[index].core == nullptr) return;
+  world_.nodes[index].memory_left = true;
+  End(index, false, false);
+}
+
+// What is in the memory of a node whose agent has died: its own ranks, and copies for others.
+std::vector<AgentFacts::HeldSnapshot> SimNodes::HeldBy(const SimNode& node) const {
+  std::vector<AgentFacts::HeldSnapshot> held;
+  for (const SimSeal& seal : world_.seals) {
+    if (seal.step == 0) continue;
+    for (const auto& [rank, place] : seal.places) {
+      const bool own = world_.nodes[place].id == node.id && world_.Holds(node, seal.step);
+      if (own) held.push_back({JobId(world_.job_id), rank, seal.step, seal.attempt, false});
+      if (node.copies.contains({seal.step, rank})) {
+        held.push_back({JobId(world_.job_id), rank, seal.step, seal.attempt, true});
+      }
+    }
+  }
+  return held;
+}
+
+void SimNodes::End(size_t index, bool silent, bool unseen) {
+  SimNode& node = world_.nodes[index];
+  for (auto& [id, worker] : node.workers) training_.WorkerGoneFromAttempt(worker, unseen);
+  node.workers.clear();
   node.core.reset();
   ++node.life;  // voids whatever was planned for it
   if (!node.connected) return;
@@ -136,7 +177,8 @@ void SimNodes::SendTo(size_t index, const SendCopies& order) {
         const auto peer = world_.index.find(holder);
         CopiesSent answer{order.job, order.attempt, order.step, holder, world_.options.physics.copy,
                           ""};
-        if (peer == world_.index.end() || world_.nodes[peer->second].core == nullptr) {
+        if (peer == world_.index.end() || world_.nodes[peer->second].core == nullptr ||
+            world_.nodes[peer->second].silent || node.silent) {
           answer.error = "the other agent is away";
         } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
           answer.error = "the hash differs before it is sent";
@@ -158,8 +200,11 @@ void SimNodes::SendTo(size_t index, const SendCopies& order) {
 }
 
 void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
+  const Duration cold = world_.options.cold_fork;
+  const bool is_cold =
+      cold > Duration(0) && world_.queue.now() < world_.nodes[index].booted + kForkServerStart;
   world_.queue.After(
-      world_.Around(world_.options.physics.fork),
+      world_.Around(is_cold ? cold : world_.options.physics.fork),
       [this, index, life = world_.nodes[index].life, order] {
         SimNode& node = world_.nodes[index];
         if (node.life != life) return;
@@ -247,7 +292,8 @@ void SimNodes::Persist(size_t index, const PersistPieces& order) {
     file.set_bytes(1);
     file.set_rank(rank);
   }
-  if (node.disk_full) answer.error = "no space left on device";
+  if (node.disk_full || world_.queue.now() < world_.disk_full_until)
+    answer.error = "no space left on device";
   node.disk_full = false;
   if (!answer.error.empty()) answer.files.clear();
   const bool slow = index == world_.options.slow_disk_node && world_.options.slow_disk > 0;

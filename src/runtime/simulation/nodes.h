@@ -14,9 +14,14 @@ class SimNodes {
   SimNodes(World& world, ControllerHost& host, SimTraining& training, FaultInjector& faults)
       : world_(world), host_(host), training_(training), faults_(faults) {}
 
+  // The agent starts. It takes over the snapshots that an earlier one has left.
   void Boot(size_t node);
-  // `silent`: no socket is closed, as when a machine loses power.
+  // `silent`: the controller notices only the silence, as when a machine loses power.
   void Crash(size_t node, bool silent);
+  // The same, and neither do the workers on other nodes.
+  void PowerOff(size_t node);
+  // The agent dies and its workers with it; the snapshots in memory remain.
+  void KillAgent(size_t node);
   void Input(size_t node, const AgentInput& input);
   void SignalTo(size_t node, const WorkerId& worker, int signal);
   void Die(size_t node, const WorkerId& worker, int exit_code, int signal, Duration delay);
@@ -29,6 +34,8 @@ class SimNodes {
   void Probe(size_t node, const ProbeWorkersNow& order);
   void Sample(size_t node, const SampleWorkersNow& order);
   void SendTo(size_t node, const SendCopies& order);
+  void End(size_t node, bool silent, bool unseen);
+  std::vector<AgentFacts::HeldSnapshot> HeldBy(const SimNode& node) const;
   void LoseMemory(size_t node);
   void ArmTimer(size_t node);
 

@@ -5,6 +5,7 @@
 #include "runtime/simulation/node_checks.h"
 #include "runtime/simulation/nodes.h"
 #include "runtime/simulation/replay/trace_player.h"
+#include "runtime/simulation/scenario/scenario_player.h"
 #include "runtime/simulation/training.h"
 #include "runtime/simulation/world.h"
 
@@ -21,7 +22,8 @@ struct Simulator {
         machines(world, host, training, faults),
         training(world, machines),
         faults(world, host, machines, training),
-        player(world, host, machines, training) {}
+        player(world, host, machines, training),
+        scenario(world, host, machines, training) {}
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
 
@@ -32,6 +34,7 @@ struct Simulator {
   SimTraining training;
   FaultInjector faults;
   TracePlayer player;
+  ScenarioPlayer scenario;
 };
 
 }  // namespace
@@ -39,7 +42,10 @@ struct Simulator {
 SimulationResult Simulate(const SimulationOptions& options) {
   Simulator simulator(options);
   simulator.player.Plan();
-  return simulator.host.Run();
+  simulator.scenario.Plan();
+  SimulationResult result = simulator.host.Run();
+  result.scenario = simulator.scenario.record();
+  return result;
 }
 
 }  // namespace longhaul::runtime::simulation

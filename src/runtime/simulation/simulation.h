@@ -24,13 +24,15 @@
 #include "runtime/simulation/physics.h"
 #include "runtime/simulation/replay/fault_trace.h"
 #include "runtime/simulation/replay/replay_record.h"
+#include "runtime/simulation/scenario/scenario_record.h"
 #include "sim/event_queue.h"
+#include "spec/scenario/scenario.h"
 
 namespace longhaul::runtime::simulation {
 
 struct SimulationOptions {
   uint32_t nodes = 2048;
-  uint32_t spares = 0;  // nodes outside the gang; 0: 1/40 of the nodes, at least 1
+  std::optional<uint32_t> spares;  // nodes outside the gang; nothing: 1/40, at least 1
   // Not 0: the job is elastic, from this many nodes up to all. It is planned for all but the
   // spares, and jobs of higher priority start and end.
   uint32_t minimum_nodes = 0;
@@ -68,6 +70,19 @@ struct SimulationOptions {
   // Each step is reported, although reports stand for all workers: the controller's limit for a
   // hang follows from the time between two reports.
   bool every_step = false;
+  // The share of the deaths of a worker at which other workers lose a connection and end at once.
+  double peers_notice = 0.5;
+  // An agent tries to connect after pauses that double, as the real one; else about every 300 ms.
+  bool retries_double = false;
+  bool command = false;  // the job is a command that uses the worker API; else built in
+  // Faults at known steps (scenario/scenario_player.h).
+  std::optional<spec::Scenario> scenario;
+  // Of a scenario: how long an agent needs to start, and the service of a controller.
+  Duration agent_start{};
+  Duration controller_start{};
+  // Of a scenario: how long an agent that has just started needs for the start of a worker, because
+  // it has no fork server yet.
+  Duration cold_fork{};
   Physics physics;
   ControllerOptions controller;
   // Called with every logged event and its time, for example to write the log to a file.
@@ -95,7 +110,8 @@ struct SimulationResult {
   Duration slow_excess{};                   // by which slow devices made steps longer
   Duration redone_by_hand{};                // work repeated after damage that was found late
   std::vector<proto::NodeStatus> nodes;     // at the end
-  std::vector<std::string> violations;      // empty: all invariants held
+  ScenarioRecord scenario;
+  std::vector<std::string> violations;  // empty: all invariants held
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

@@ -98,12 +98,20 @@ void SimTraining::Join(size_t index, const WorkerId& id) {
   EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
 }
 
+Duration SimTraining::Outage() const {
+  Instant until = std::max(world_.queue.now(), world_.outage_until);
+  for (size_t i = 0; i < world_.nodes.size(); ++i) {
+    const SimNode& node = world_.nodes[i];
+    if (node.silent && world_.in_attempt[i]) until = std::max(until, node.flows_again);
+  }
+  return until - world_.queue.now();
+}
+
 // All ranks of the attempt are there.
 void SimTraining::PhaseComplete(Phase phase) {
   const uint64_t attempt = world_.attempt.attempt;
   if (phase == proto::PhaseEntered::RENDEZVOUS && !world_.attempt.jammed) {
-    const Duration outage = std::max(Duration(0), world_.outage_until - world_.queue.now());
-    const Duration takes = outage + world_.Around(world_.options.physics.group_init);
+    const Duration takes = Outage() + world_.Around(world_.options.physics.group_init);
     world_.queue.After(takes, [this, attempt] {
       if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
       ForEachPlace([this](uint32_t rank, size_t node) {
@@ -252,7 +260,7 @@ void SimTraining::BeginStretch() {
   const bool in_stretches = world_.Aggregated() && !world_.options.every_step;
   uint64_t last = in_stretches ? std::max(due, first) : first;
   if (world_.options.total_steps > 0) last = std::min(last, world_.options.total_steps);
-  if (last < first) return;
+  if (last < first) return Finish();  // restored after the last step
   // The last state is always kept.
   const bool snapshot =
       last >= due || (world_.options.total_steps > 0 && last == world_.options.total_steps);
@@ -265,6 +273,7 @@ void SimTraining::BeginStretch() {
     world_.record.Slowed(last, excess);
     takes += excess;
   }
+  takes += LinkDelay() * static_cast<int64_t>(last - first + 1);
   if (snapshot) takes += world_.options.physics.snapshot_block;
   world_.attempt.first = first;
   world_.attempt.last = last;
@@ -274,6 +283,20 @@ void SimTraining::BeginStretch() {
   world_.queue.After(takes, [this, attempt = world_.attempt.attempt, first, last, snapshot] {
     EndStretch(attempt, first, last, snapshot);
   });
+}
+
+// Rank 0 collects from all workers and answers them, and a delay applies to what a node receives.
+Duration SimTraining::LinkDelay() const {
+  const auto first = world_.attempt.places.find(0);
+  if (first == world_.attempt.places.end()) return Duration(0);
+  Duration answers{};
+  bool several = false;
+  for (const auto& [rank, node] : world_.attempt.places) {
+    if (node == first->second) continue;
+    several = true;
+    answers = std::max(answers, world_.nodes[node].link_delay);
+  }
+  return several ? world_.nodes[first->second].link_delay + answers : Duration(0);
 }
 
 void SimTraining::StopStretch() {
@@ -313,6 +336,7 @@ void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bo
   world_.audit.Stepped(attempt, first, last);
   world_.record.Stepped(world_.queue.now(), attempt, last);
   world_.attempt.step = last;
+  if (world_.on_step) world_.on_step(last);
   if (snapshot) {
     world_.attempt.last_snapshot = last;
     Seal();
@@ -321,13 +345,16 @@ void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bo
   ReportSteps(first, last, snapshot);
   if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
   if (world_.options.total_steps > 0 && last >= world_.options.total_steps) {
-    ForEachPlace([this](uint32_t rank, size_t node) {
-      machines_.Die(node, {JobId(world_.job_id), world_.attempt.attempt, rank}, 0, 0,
-                    world_.Around(std::chrono::seconds(1)));
-    });
-    return;
+    return Finish();
   }
   BeginStretch();
+}
+
+void SimTraining::Finish() {
+  ForEachPlace([this](uint32_t rank, size_t node) {
+    machines_.Die(node, {JobId(world_.job_id), world_.attempt.attempt, rank}, 0, 0,
+                  world_.Around(std::chrono::seconds(1)));
+  });
 }
 
 // Rank 0 finds every slot of its arena in use, and says so for as long as it waits.
@@ -359,8 +386,9 @@ void SimTraining::Seal() {
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
   // Memories hold the newest two snapshots, so the older of them is replaced.
   older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, {}};
-  // Only a job that changes its size restores from pieces of known places.
-  if (world_.options.minimum_nodes > 0 || world_.options.sharded)
+  // Only a job that changes its size restores from pieces of known places, and only in a scenario
+  // an agent takes over what an earlier one has left.
+  if (world_.options.minimum_nodes > 0 || world_.options.sharded || world_.options.scenario)
     older.places = world_.attempt.places;
   if (world_.Aggregated()) {
     proto::Event event;
@@ -454,7 +482,7 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
 
 // A process of the present attempt has ended: the others can't get past the next collective. Some
 // notification and exit, others block; both are real, by backend.
-void SimTraining::WorkerGoneFromAttempt(const SimWorker& worker) {
+void SimTraining::WorkerGoneFromAttempt(const SimWorker& worker, bool unseen) {
   if (world_.IsRival(worker.id) || worker.id.attempt != world_.attempt.attempt) return;
   --world_.attempt.alive;
   if ((worker.stopped || worker.hung) && world_.attempt.stopped > 0) --world_.attempt.stopped;
@@ -462,14 +490,14 @@ void SimTraining::WorkerGoneFromAttempt(const SimWorker& worker) {
       world_.options.total_steps > 0 && world_.attempt.step >= world_.options.total_steps;
   if (world_.attempt.broken || finished) return;
   world_.attempt.broken = true;
-  if (world_.random.Uniform() < 0.5) return;
+  if (unseen || world_.random.Uniform() < 1 - world_.options.peers_notice) return;
   constexpr uint64_t kNoticing = 8;
   for (uint64_t i = 0; i < kNoticing && !world_.attempt.places.empty(); ++i) {
     auto place = world_.attempt.places.begin();
     std::advance(place, static_cast<long>(world_.random.Below(
                             std::min<uint64_t>(world_.attempt.places.size(), 64))));
     const WorkerId peer{JobId(world_.job_id), world_.attempt.attempt, place->first};
-    if (peer.rank == worker.id.rank) continue;
+    if (peer.rank == worker.id.rank || world_.nodes[place->second].silent) continue;
     machines_.Die(place->second, peer, 1, 0, world_.Around(std::chrono::milliseconds(20)));
   }
 }

@@ -18,9 +18,14 @@ class SimTraining {
   void EnterPhase(size_t node, const WorkerId& worker, proto::PhaseEntered::Phase phase);
   void StopStretch();      // the first worker has been stopped
   void ContinueStretch();  // no worker is stopped any more
-  void WorkerGoneFromAttempt(const SimWorker& worker);
+  // `unseen`: no connection of the worker is closed, so the others only wait for it.
+  void WorkerGoneFromAttempt(const SimWorker& worker, bool unseen = false);
 
  private:
+  // The time by which slow links make each step longer.
+  Duration LinkDelay() const;
+  // The time until the groups can be formed over all links.
+  Duration Outage() const;
   void Join(size_t node, const WorkerId& worker);
   // Whether a worker on the node stops for ever in this phase.
   bool IsBroken(const SimNode& node, proto::PhaseEntered::Phase phase) const;
@@ -28,6 +33,8 @@ class SimTraining {
   void PhaseComplete(proto::PhaseEntered::Phase phase);
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();
+  // All steps are done: the workers end well.
+  void Finish();
   void EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bool snapshot);
   void WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, Duration waited);
   // The rank whose loss is NaN in one of these steps, because of its device; nothing: none.

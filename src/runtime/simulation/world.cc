@@ -5,8 +5,7 @@
 namespace longhaul::runtime::simulation {
 
 uint32_t SparesOf(const SimulationOptions& options) {
-  if (options.spares > 0) return options.spares;
-  return std::max<uint32_t>(1, options.nodes / 40);
+  return options.spares.value_or(std::max<uint32_t>(1, options.nodes / 40));
 }
 
 World::World(const SimulationOptions& wanted)

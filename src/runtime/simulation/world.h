@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,7 +46,16 @@ struct SimNode {
   uint64_t life = 0;                // rises with each boot; also the agent's incarnation
   bool connected = false;
   uint64_t stream = 0;  // rises with each connection
-  bool cut = false;     // the link is broken
+  bool cut = false;     // the link is broken, and no stream can begin
+  // Nothing arrives, although no stream has ended; what has been sent meanwhile arrives later.
+  bool silent = false;
+  Instant flows_again{};
+  std::vector<std::function<void()>> held_back;
+  uint64_t cuts = 0;
+  Duration retry{};       // the newest pause before it tries to connect
+  Duration link_delay{};  // of what is sent to the node, in addition
+  Instant last_arrival_here{};
+  Instant last_arrival_from{};
   bool disk_full = false;
   std::optional<Instant> timer;
   bool acknowledging = false;
@@ -55,6 +65,8 @@ struct SimNode {
   // Kept for other nodes: (step, rank) and whether a bit of it has flipped.
   std::map<std::pair<uint64_t, uint32_t>, bool> copies;
   Instant memory_since{};  // everything in memory is newer
+  Instant booted{};
+  bool memory_left = false;  // by an agent that has died, for the next one
   // Until then workers that start here fail, or hang.
   Instant broken_until{};
   bool broken_silently = false;
@@ -125,6 +137,10 @@ class World {
   Audit audit;
   std::set<size_t> slow_nodes;  // nodes whose device is slow
   Instant outage_until{};       // until then no group forms
+  Instant disk_full_until{};    // until then no checkpoint can be written
+  // Observers, where there are any: of each step that is done, and of the controller's attempts.
+  std::function<void(uint64_t)> on_step;
+  std::function<void(const proto::AttemptNotification&)> on_attempt;
   ReplayRecord record;
   SimulationResult result;
   bool job_over = false;

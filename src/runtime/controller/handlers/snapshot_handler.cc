@@ -40,18 +40,25 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   const auto& sealed = event.snapshot_sealed();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, sealed.job_id(), sealed.attempt(), &place);
-  if (job == nullptr || job->faults.undecided() || sealed.step() == 0) return;
+  if (job == nullptr || sealed.step() == 0) return;
   // Only of steps under this attempt's lease, and not back in time.
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
   if (job->numeric.IsBad(sealed.step())) return;
   if (sealed.non_finite()) {
+    if (job->faults.undecided()) return;
     return context_.AddMessage(sealed.job_id(), proto::MessageNotification::ERROR,
                                "the snapshot of step " + std::to_string(sealed.step()) + " on " +
                                    event.node() +
                                    " has NaN or infinity: nothing will be restored from it");
   }
   const Seconds blocked(ToSeconds(Duration(sealed.blocked_ns())));
+  if (job->faults.undecided()) {
+    // It comes late, from a node that had no connection when the fault was noted. The snapshot has
+    // replaced older ones in the node's memory, so a restart must not count on these.
+    if (!sealed.whole_job()) job->snapshots.NoteInMemory(place, sealed.step());
+    return;
+  }
   if (sealed.whole_job()) {
     job->snapshots.SealAll(sealed.step());
     job->snapshots.NoteWay(sealed);

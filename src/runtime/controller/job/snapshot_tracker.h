@@ -97,6 +97,9 @@ class SnapshotTracker {
   bool IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now) const;
 
   // --- Snapshots in memory.
+  // The place has the step in its memory, and no longer what it replaces there. It does not count
+  // towards the completeness of the step.
+  void NoteInMemory(size_t place, uint64_t step) { places_[place].sealed.Add(step); }
   // The place has sealed the step. Returns whether every place now has.
   bool Seal(size_t place, uint64_t step);
   void SealAll(uint64_t step);
