@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "bin/check_options.h"
 #include "service/agent/agent_service.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
@@ -49,6 +50,7 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   command->add_option(
       "--trainer", options->trainer,
       "Program of the built-in trainer (default: $LONGHAUL_TRAINER, or beside this program)");
+  AddCheckCommandOptions(*command, options->check_command);
   command->add_flag("--allow-root", options->allow_root,
                     "Run jobs as root when the agent is started as root");
   command->add_option("--run-as", options->run_as,

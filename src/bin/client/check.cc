@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "bin/check_options.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
 #include "frontend/format.h"
@@ -16,6 +17,7 @@ namespace longhaul::bin::client {
 namespace {
 
 constexpr auto kCheckPoll = std::chrono::milliseconds(200);
+constexpr size_t kMostDeviceRows = 64;  // beyond, only those that are not good are listed
 
 std::string Text(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -37,20 +39,52 @@ std::string ValueOf(const Json& node, const char* name) {
   return "-";
 }
 
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+// Runs the check command and adds what it reports to `result`. Returns whether all is good.
+bool TestDevices(const service::CheckCommand& command, Json& result) {
+  const auto test = service::RunCheckCommand(command, io::CommandDeadline());
+  if (!test.has_value()) return false;
+  result["devices"] = proto::ToJson(*test);
+  bool good = test->failure().empty() && test->mistake().empty();
+  for (const proto::DeviceMeasurement& each : test->measurements()) good &= each.failed().empty();
+  return good;
+}
+
+// What the check command of this machine has reported.
+void PrintDevices(const Json& devices) {
+  Table table({"DEVICE", "VALUE", "VERDICT", "DETAIL"});
+  for (const Json& device : devices["measurements"]) {
+    const std::string failed = Text(device, "failed");
+    table.Add({Text(device, "name"), failed.empty() ? ValueText(device) : "-",
+               failed.empty() ? "good" : "bad", OrDash(failed)});
+  }
+  if (!devices["measurements"].empty()) std::printf("\n%s", table.Text().c_str());
+  for (const char* key : {"failure", "mistake"}) {
+    if (const std::string text = Text(devices, key); !text.empty()) {
+      std::printf("%s\n", text.c_str());
+    }
+  }
+}
+
 int CheckLocal(const Options& options) {
-  const Json result = proto::ToJson(service::RunSelfTest(options.check_directory));
+  Json result = proto::ToJson(service::RunSelfTest(options.check_directory));
   bool good = true;
   Table table({"MEASUREMENT", "VALUE", "VERDICT", "DETAIL"});
   for (const Json& measurement : result["measurements"]) {
     good &= Text(measurement, "verdict") == "good";
-    const std::string detail = Text(measurement, "detail");
     table.Add({Text(measurement, "name"), ValueText(measurement), Text(measurement, "verdict"),
-               detail.empty() ? "-" : detail});
+               OrDash(Text(measurement, "detail"))});
   }
+  service::CheckCommand command = options.check_command;
+  if (command.command.empty()) command.command = service::CheckCommandOfEnvironment();
+  const bool has_command = !command.command.empty();
+  if (has_command) good &= TestDevices(command, result);
   if (options.json) {
     PrintJson(result);
   } else {
     std::printf("%s", table.Text().c_str());
+    if (has_command) PrintDevices(result["devices"]);
   }
   return good ? kExitOk : kExitFailure;
 }
@@ -69,6 +103,31 @@ std::string MarginText(const Json& row) {
   return margin > 0 ? frontend::Decimal(margin, 1) : "-";
 }
 
+// A table of the devices of all nodes; of many only those that are not good.
+void PrintDevicesOf(const Json& nodes) {
+  size_t rows = 0;
+  for (const Json& node : nodes) rows += node["devices"].size();
+  if (rows == 0) return;
+  Table table({"NODE", "DEVICE", "VALUE", "MEDIAN", "VERDICT", "DETAIL"});
+  size_t hidden = 0;
+  for (const Json& node : nodes) {
+    for (const Json& device : node["devices"]) {
+      const std::string failed = Text(device, "failed");
+      if (rows > kMostDeviceRows && Text(device, "verdict") == "good") {
+        ++hidden;
+        continue;
+      }
+      Json median = device;
+      median["value"] = device["median"];
+      table.Add({Text(node, "name"), Text(device, "name"), failed.empty() ? ValueText(device) : "-",
+                 Number(device, "median") > 0 ? ValueText(median) : "-", Text(device, "verdict"),
+                 OrDash(failed)});
+    }
+  }
+  if (hidden < rows) std::printf("\n%s", table.Text().c_str());
+  if (hidden > 0) std::printf("%zu measurements of devices are good (--json lists them)\n", hidden);
+}
+
 void PrintResult(const Json& status) {
   Table nodes(
       {"NODE", "VERDICT", "MARGIN", "PRODUCT", "MEMORY", "DISK", "FREE", "CLOCK", "EVIDENCE"});
@@ -77,9 +136,10 @@ void PrintResult(const Json& status) {
     nodes.Add({Text(node, "name"), Text(node, "verdict"), MarginText(node),
                ValueOf(node, "matrix product"), ValueOf(node, "memory copy"),
                ValueOf(node, "disk write"), ValueOf(node, "disk free"),
-               ValueOf(node, "clock difference"), evidence.empty() ? "-" : evidence});
+               ValueOf(node, "clock difference"), OrDash(evidence)});
   }
   std::printf("%s", nodes.Text().c_str());
+  PrintDevicesOf(status["nodes"]);
   const auto line = [](const std::string& what, const Json& row) {
     std::printf("%s: %s (margin %s): %s\n", what.c_str(), Text(row, "verdict").c_str(),
                 MarginText(row).c_str(), Text(row, "evidence").c_str());
@@ -140,12 +200,14 @@ void AddCheck(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
                    "With --local: the directory whose disk is measured")
       ->capture_default_str()
       ->needs(local);
+  const auto [command, limit] = AddCheckCommandOptions(*check, options->check_command);
+  command->needs(local);
+  limit->needs(local);
   check->add_flag("--json", options->json, kJsonHelp);
   check->footer(
       "Each node tests its processor, memory and disk, and then its connections to some other\n"
-      "nodes. Nodes with jobs are left out. The exit code is 1 if a part is bad, slow or "
-      "undecided\n"
-      "(docs/node-check.md). Examples:\n"
+      "nodes. An agent with --check-command also tests its devices. Nodes with jobs are left out.\n"
+      "The exit code is 1 if a part is bad, slow or undecided (docs/node-check.md). Examples:\n"
       "  longhaul check\n"
       "  longhaul check --nodes node-3,node-4,node-5 --json\n"
       "  longhaul check --local");

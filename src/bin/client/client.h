@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bin/command.h"
+#include "service/agent/check/check_command.h"
 #include "service/client/rest_client.h"
 
 namespace longhaul::bin::client {
@@ -56,6 +57,7 @@ struct Options {
   std::vector<std::string> queues;
   std::vector<std::string> users;
   std::string check_directory = ".";
+  service::CheckCommand check_command;
   bool local = false;  // check this machine
   bool list = false;
   bool cancel = false;

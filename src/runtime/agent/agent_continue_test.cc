@@ -34,8 +34,11 @@ TEST(AgentContinue, KeepsAWorkerThatLeavesItsGroup) {
   const auto sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "worker_exited attempt_closed");
   EXPECT_TRUE(sent[0].worker_exited().asked());
+  EXPECT_FALSE(agent.core().DisturbedByTests(kTestJob.value()));
+  EXPECT_TRUE(agent.core().KeepsWorkers());
 
   const auto started = agent.Give(StartCommand(2));
+  EXPECT_FALSE(agent.core().KeepsWorkers());
   const auto continued = Only<ContinueWorker>(started);
   ASSERT_EQ(continued.size(), 1u);
   EXPECT_EQ(continued[0].from, WorkerOf(1, 0));

@@ -273,6 +273,12 @@ std::vector<AgentEffect> AgentCore::Step(const AgentInput& input, Instant now) {
 std::optional<Instant> AgentCore::NextDeadline() const { return parts_->NextDeadline(); }
 bool AgentCore::Idle() const { return parts_->Idle(); }
 bool AgentCore::HasJobs() const { return !parts_->context.jobs.empty(); }
+bool AgentCore::KeepsWorkers() const {
+  const auto& jobs = parts_->context.jobs;
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [](const auto& entry) { return !entry.second.kept.empty(); });
+}
+
 bool AgentCore::DisturbedByTests(const std::string& job) const {
   const auto& jobs = parts_->context.jobs;
   return std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {

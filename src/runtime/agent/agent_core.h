@@ -74,6 +74,8 @@ class AgentCore {
   // Whether a test here would disturb anyone: it has another job than this one (an id, which may be
   // empty), or workers of this one that live or are to be started.
   bool DisturbedByTests(const std::string& job) const;
+  // Whether a process of a job is kept for its next attempt, which may hold memory of devices.
+  bool KeepsWorkers() const;
   // Whether no worker is alive and no disk work is under way or pending.
   bool Idle() const;
   // Whether it is idle, the controller has logged all events, and all persisted snapshots are

@@ -103,17 +103,22 @@ JudgedPairs JudgePairs(uint32_t nodes, const std::vector<uint32_t>& switch_of,
   return judged;
 }
 
-std::vector<double> RatiosToMedian(const std::vector<std::optional<double>>& values,
-                                   const std::vector<std::optional<double>>& reference) {
+std::optional<double> MedianOfKnown(const std::vector<std::optional<double>>& values) {
   std::vector<double> known;
-  for (const auto& value : reference) {
+  for (const auto& value : values) {
     if (value && *value > 0) known.push_back(*value);
   }
+  if (known.size() < kLeastNodes) return std::nullopt;
+  return MedianOf(known);
+}
+
+std::vector<double> RatiosToMedian(const std::vector<std::optional<double>>& values,
+                                   const std::vector<std::optional<double>>& reference) {
   std::vector<double> ratios(values.size(), 1);
-  if (known.size() < kLeastNodes) return ratios;
-  const double median = MedianOf(known);
+  const std::optional<double> median = MedianOfKnown(reference);
+  if (!median) return ratios;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] && *values[i] > 0) ratios[i] = *values[i] / median;
+    if (values[i] && *values[i] > 0) ratios[i] = *values[i] / *median;
   }
   return ratios;
 }

@@ -36,6 +36,10 @@ struct JudgedPairs {
 JudgedPairs JudgePairs(uint32_t nodes, const std::vector<uint32_t>& switch_of,
                        const std::vector<PairMeasurement>& measurements);
 
+// Returns the median of the values that are there and above zero; nothing if they are fewer than
+// three.
+std::optional<double> MedianOfKnown(const std::vector<std::optional<double>>& values);
+
 // Returns how many times the median of `reference` each value is; 1 for a missing one, and for all
 // if the reference has fewer than three values.
 std::vector<double> RatiosToMedian(const std::vector<std::optional<double>>& values,

@@ -33,6 +33,13 @@ void KeepBetter(Values& known, const Values& other) {
   if (!known || (other && *other < *known)) known = other;
 }
 
+// Adds a verdict that follows from a node's own test.
+void AddOwn(NodeVerdict& verdict, Verdict found, const std::string& evidence) {
+  if (found > verdict.verdict) verdict.margin = 0;
+  verdict.verdict = std::max(verdict.verdict, found);
+  verdict.evidence = evidence + (verdict.evidence.empty() ? "" : "; ") + verdict.evidence;
+}
+
 }  // namespace
 
 std::string_view ToString(Verdict verdict) {
@@ -63,7 +70,10 @@ NodeCheck::NodeCheck(uint32_t nodes, std::vector<uint32_t> switch_of, uint64_t s
       random_(seed),
       plan_(PlanRounds(nodes, seed)),
       self_tests_(nodes),
-      first_tests_(nodes) {
+      first_tests_(nodes),
+      devices_(nodes),
+      first_devices_(nodes),
+      silent_devices_(nodes, false) {
   CHECK(nodes >= 1);
   CHECK(switch_of_.empty() || switch_of_.size() == nodes);
 }
@@ -78,6 +88,28 @@ void NodeCheck::TakeSelfTest(uint32_t node, const std::optional<SelfTest>& test)
   KeepBetter(known->compute_seconds, test->compute_seconds);
   KeepBetter(known->memory_seconds, test->memory_seconds);
   KeepBetter(known->disk_seconds, test->disk_seconds);
+}
+
+void NodeCheck::TakeDeviceTest(uint32_t node, const std::optional<DeviceTest>& test) {
+  if (devices_[node]) {
+    if (test) AddDeviceTest(*devices_[node], *test);
+    return;
+  }
+  devices_[node] = first_devices_[node] = test;
+  silent_devices_[node] = !test.has_value();
+}
+
+std::vector<DeviceJudgement> NodeCheck::DeviceJudgements() const {
+  return JudgeDevices(devices_, first_devices_);
+}
+
+std::vector<uint32_t> NodeCheck::NodesWithSlowDevices() const {
+  const std::vector<DeviceJudgement> judgements = DeviceJudgements();
+  std::vector<uint32_t> slow;
+  for (uint32_t node = 0; node < nodes_; ++node) {
+    if (judgements[node].verdict == Verdict::kSlow) slow.push_back(node);
+  }
+  return slow;
 }
 
 void NodeCheck::TakePair(const PairMeasurement& measurement) {
@@ -283,22 +315,30 @@ void NodeCheck::AddSelfTests(Verdicts& verdicts) const {
   const Ratios ratios = SelfRatios();
   for (uint32_t node = 0; node < nodes_; ++node) {
     NodeVerdict& verdict = verdicts.nodes[node];
-    const auto add = [&verdict](Verdict found, const std::string& evidence) {
-      if (found > verdict.verdict) verdict.margin = 0;
-      verdict.verdict = std::max(verdict.verdict, found);
-      verdict.evidence = evidence + (verdict.evidence.empty() ? "" : "; ") + verdict.evidence;
-    };
     const auto& test = self_tests_[node];
     if (!test) {
-      add(Verdict::kUndecided, "did not answer the self test");
+      AddOwn(verdict, Verdict::kUndecided, "did not answer the self test");
       continue;
     }
     for (size_t field = 0; field < ratios[node].size(); ++field) {
       if (ratios[node][field] <= kSelfTestFactors[field]) continue;
-      add(Verdict::kSlow, std::string(kSelfTestNames[field]) + " took " +
-                              Format("%.1f times the median", ratios[node][field]));
+      AddOwn(verdict, Verdict::kSlow,
+             std::string(kSelfTestNames[field]) + " took " +
+                 Format("%.1f times the median", ratios[node][field]));
     }
-    if (!test->failure.empty()) add(Verdict::kBad, test->failure);
+    if (!test->failure.empty()) AddOwn(verdict, Verdict::kBad, test->failure);
+  }
+}
+
+void NodeCheck::AddDevices(Verdicts& verdicts) const {
+  const std::vector<DeviceJudgement> judgements = DeviceJudgements();
+  for (uint32_t node = 0; node < nodes_; ++node) {
+    NodeVerdict& verdict = verdicts.nodes[node];
+    if (judgements[node].verdict != Verdict::kGood) {
+      AddOwn(verdict, judgements[node].verdict, judgements[node].evidence);
+    } else if (silent_devices_[node]) {
+      AddOwn(verdict, Verdict::kUndecided, "did not answer the test of its devices");
+    }
   }
 }
 
@@ -325,6 +365,7 @@ Verdicts NodeCheck::Conclude() const {
     AddFault(fault, judged, verdicts);
   }
   AddSelfTests(verdicts);
+  AddDevices(verdicts);
   return verdicts;
 }
 

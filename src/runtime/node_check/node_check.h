@@ -12,7 +12,10 @@
 // kSelfTests of them were slow. Leaves out how tests are run and how long they may take
 // (service/controller/check).
 //
-// Calls: TakeSelfTest for each node, then NextRound; after each round TakePair for the pair tests
+// Nodes with a check command run it after the first self test, and again if a device was slow.
+//
+// Calls: TakeSelfTest for each node, and TakeDeviceTest and NodesWithSlowDevices for those with a
+// check command, then NextRound; after each round TakePair for the pair tests
 // that were run, and NextRound again until it is empty.
 #pragma once
 
@@ -25,8 +28,10 @@
 
 #include "base/random.h"
 #include "runtime/node_check/decoder.h"
+#include "runtime/node_check/device_judge.h"
 #include "runtime/node_check/judge.h"
 #include "runtime/node_check/plan.h"
+#include "runtime/node_check/verdict.h"
 
 namespace longhaul::runtime::node_check {
 
@@ -51,9 +56,6 @@ struct Round {
   std::vector<PairTest> pair_tests;  // each node is in at most one
   std::vector<uint32_t> self_tests;  // to be repeated
 };
-
-enum class Verdict : uint8_t { kGood, kUndecided, kSlow, kBad };
-std::string_view ToString(Verdict verdict);
 
 struct NodeVerdict {
   Verdict verdict = Verdict::kGood;
@@ -90,6 +92,15 @@ class NodeCheck {
   // which all nodes ran at the same time.
   void TakeSelfTest(uint32_t node, const std::optional<SelfTest>& test);
 
+  // Of a node with a check command. A node without an answer, for which `test` is nothing, is
+  // undecided. For a repeated test AddDeviceTest applies, and no answer changes nothing.
+  void TakeDeviceTest(uint32_t node, const std::optional<DeviceTest>& test);
+  // Returns the nodes whose devices are tested again: the slow ones that are not bad.
+  std::vector<uint32_t> NodesWithSlowDevices() const;
+  // By node, with the values of its TakeDeviceTest.
+  std::vector<DeviceJudgement> DeviceJudgements() const;
+  const std::optional<DeviceTest>& device_test(uint32_t node) const { return devices_[node]; }
+
   // Returns the tests to run now. One that cannot be run needs no result.
   Round NextRound();
   // Requires finite seconds above zero if the test did not fail.
@@ -112,6 +123,7 @@ class NodeCheck {
   std::string PairsText(const std::vector<size_t>& results, const JudgedPairs& judged) const;
   void AddFault(const Fault& fault, const JudgedPairs& judged, Verdicts& verdicts) const;
   void AddSelfTests(Verdicts& verdicts) const;
+  void AddDevices(Verdicts& verdicts) const;
 
   uint32_t nodes_;
   std::vector<uint32_t> switch_of_;
@@ -119,6 +131,9 @@ class NodeCheck {
   std::vector<std::vector<Pair>> plan_;
   std::vector<std::optional<SelfTest>> self_tests_;
   std::vector<std::optional<SelfTest>> first_tests_;
+  std::vector<std::optional<DeviceTest>> devices_;
+  std::vector<std::optional<DeviceTest>> first_devices_;
+  std::vector<bool> silent_devices_;
   uint32_t self_test_rounds_ = 1;
   uint32_t rounds_ = 0;
   std::vector<PairMeasurement> measurements_;

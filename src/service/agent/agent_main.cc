@@ -101,6 +101,7 @@ int AgentMain(const AgentOptions& options) {
     all.snapshot_keeper.insert(all.snapshot_keeper.end(),
                                {"--hold-s", std::to_string(hold / kOneSecond)});
   }
+  if (all.check_command.command.empty()) all.check_command.command = CheckCommandOfEnvironment();
   const Result<std::unique_ptr<AgentService>> agent = AgentService::Create(**loop, all);
   if (!agent.ok()) return Complain(agent.status());
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "service/agent/check/check_command.h"
+
 namespace longhaul::service {
 
 struct AgentOptions {
@@ -37,6 +39,8 @@ struct AgentOptions {
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
+  // Tests the node's devices in a node check; without a command: $LONGHAUL_CHECK_COMMAND.
+  CheckCommand check_command;
 };
 
 // Why the agent must not start as this user with these options, in one line; empty when it may.

@@ -158,7 +158,8 @@ void AgentService::StartChecker(const std::string& peer_secret) {
     *message.mutable_check() = std::move(content);
     link_->Send(std::move(message));
   };
-  checker_ = std::make_unique<NodeChecker>(loop_, options_.state_directory, peer_secret, answer);
+  checker_ = std::make_unique<NodeChecker>(loop_, options_.state_directory, peer_secret,
+                                           options_.check_command, answer);
 }
 
 ControllerLinkObserver AgentService::ObserveLink() {
@@ -190,7 +191,9 @@ ControllerLinkObserver AgentService::ObserveLink() {
     Feed(runtime::EventsAcknowledged{sequence});
   };
   observer.on_check = [this](const proto::CheckOrder& order) {
-    checker_->Run(order, core_.DisturbedByTests(order.job_id()));
+    const bool busy =
+        core_.DisturbedByTests(order.job_id()) || (order.has_device_test() && core_.KeepsWorkers());
+    checker_->Run(order, busy);
   };
   return observer;
 }
@@ -346,6 +349,7 @@ void AgentService::Do(const runtime::CloseStores& effect) {
 }
 
 void AgentService::Do(const runtime::SpawnWorker& effect) {
+  checker_->EndCommand();
   starts_[effect.worker.job] = effect.start;
   if (effect.start->restore().tier() == proto::Restore::TIER_PEER) return FetchThenSpawn(effect);
   SpawnNow(effect);
@@ -387,6 +391,7 @@ void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
 void AgentService::Do(const runtime::LeaveGroup& effect) { endpoints_->SendLeave(effect.worker); }
 
 void AgentService::Do(const runtime::ContinueWorker& effect) {
+  checker_->EndCommand();
   starts_[effect.worker.job] = effect.start;
   const runtime::SpawnWorker order{effect.worker, effect.start};
   const Result<std::string> path = endpoints_->Open(effect.worker.job, effect.worker.attempt);

@@ -75,8 +75,8 @@ class Notifier {
   bool Pause(Duration length);
 
   const NotifierOptions options_;
-  HookProcesses processes_;
-  HookDeadline deadline_;
+  io::CommandProcesses processes_;
+  io::CommandDeadline deadline_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool finishing_ = false;  // guarded by mutex_

@@ -29,7 +29,7 @@ size_t DiscardAnswer(char* /*data*/, size_t size, size_t count, void* received) 
 
 // libcurl calls it about once a second, and more often while bytes move.
 int IsTooLate(void* deadline, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  return io::MonotonicNow() >= static_cast<const HookDeadline*>(deadline)->at() ? 1 : 0;
+  return io::MonotonicNow() >= static_cast<const io::CommandDeadline*>(deadline)->at() ? 1 : 0;
 }
 
 // Of the reasons why no answer came, those that may pass.
@@ -42,7 +42,7 @@ bool MayPass(CURLcode code) {
 }  // namespace
 
 HookOutcome PostToWebhook(const spec::HookSpec& hook, const HookMessage& message,
-                          const HookDeadline& deadline) {
+                          const io::CommandDeadline& deadline) {
   // Once a process, and thread-safe: libcurl counts further calls.
   CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
   const std::unique_ptr<CURL, FreeHandle> handle(curl_easy_init());

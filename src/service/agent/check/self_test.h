@@ -6,7 +6,8 @@
 // - Writing a file in `directory` until it is on the disk, and the free space there.
 // - The difference of the clocks, which the controller computes (service/controller/check).
 //
-// Takes about a second on an idle machine. Leaves out accelerators and all but one processor.
+// Takes about a second on an idle machine. Leaves out accelerators (check_command.h) and all but
+// one processor.
 #pragma once
 
 #include <string>

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "service/agent/check/self_test.h"
+#include "service/controller/check/device_rows.h"
 
 namespace longhaul::service {
 namespace {
@@ -188,6 +189,8 @@ NodeCheckService::Members NodeCheckService::MembersOf(std::vector<Target> target
   }
   members.left.resize(targets.size(), false);
   members.self_tests.resize(targets.size());
+  members.devices.resize(targets.size());
+  members.command_limits.resize(targets.size(), Duration(0));
   members.targets = std::move(targets);
   return members;
 }
@@ -369,9 +372,41 @@ void NodeCheckService::RunSelfTests(const std::vector<uint32_t>& nodes, bool fir
     }
     *checked.add_measurements() = ClockDifference(result, sent_at_ns, found->second.at);
     check.TakeSelfTest(node, Summary(checked));
-    if (first) members.self_tests[node] = std::move(checked);
+    if (!first) continue;
+    members.self_tests[node] = std::move(checked);
+    members.command_limits[node] = CommandLimitOf(result);
   }
   Report((first ? "self tests: " : "self tests again: ") + std::to_string(answered) + " of " +
+         CountText(orders.size(), "node", "nodes") + " answered");
+}
+
+// Of those nodes that have a check command.
+void NodeCheckService::RunDeviceTests(const std::vector<uint32_t>& nodes, Members& members,
+                                      NodeCheck& check) {
+  std::map<std::string, proto::CheckOrder> orders;
+  Duration limit(0);
+  UpdateIdle(members);
+  for (const uint32_t node : nodes) {
+    if (members.left[node] || members.command_limits[node] <= Duration(0)) continue;
+    orders[members.targets[node].node].mutable_device_test();
+    limit = std::max(limit, members.command_limits[node]);
+  }
+  if (orders.empty()) return;
+  const Answers answers = Exchange(orders, members.job, limit + limits_.device_test);
+  size_t answered = 0;
+  for (const uint32_t node : nodes) {
+    if (!orders.contains(members.targets[node].node)) continue;
+    const auto found = answers.find(members.targets[node].node);
+    if (found != answers.end() && found->second.content.busy()) {
+      members.left[node] = true;
+    } else if (found == answers.end() || !found->second.content.has_device_test()) {
+      check.TakeDeviceTest(node, std::nullopt);
+    } else {
+      check.TakeDeviceTest(node, DeviceTestOf(found->second.content.device_test()));
+      ++answered;
+    }
+  }
+  Report("check commands: " + std::to_string(answered) + " of " +
          CountText(orders.size(), "node", "nodes") + " answered");
 }
 
@@ -430,12 +465,21 @@ void NodeCheckService::Run(Members members, uint64_t seed) {
   std::vector<uint32_t> all(count);
   std::iota(all.begin(), all.end(), 0u);
   RunSelfTests(all, true, members, check);
+  RunDeviceTests(all, members, check);
+  for (uint32_t test = 1; test < node_check::kDeviceTests && !stopping(); ++test) {
+    RunDeviceTests(check.NodesWithSlowDevices(), members, check);
+  }
   while (!stopping()) {
     const node_check::Round round = check.NextRound();
     if (round.pair_tests.empty() && round.self_tests.empty()) break;
     UpdateIdle(members);
     RunPairTests(round.pair_tests, members, seed, check);
     RunSelfTests(round.self_tests, false, members, check);
+  }
+  const std::vector<node_check::DeviceJudgement> judgements = check.DeviceJudgements();
+  for (const uint32_t node : all) {
+    if (!check.device_test(node)) continue;
+    AddDeviceRows(*check.device_test(node), judgements[node], members.devices[node]);
   }
   Finish(members, check.Conclude(), static_cast<uint32_t>(check.pair_tests()));
 }
@@ -459,6 +503,7 @@ void NodeCheckService::Finish(const Members& members, const node_check::Verdicts
     proto::CheckedNode& row = *status_.add_nodes();
     row.set_name(target.node);
     *row.mutable_measurements() = members.self_tests[i].measurements();
+    *row.mutable_devices() = members.devices[i].devices();
     set(row, verdict);
   }
   for (const std::string& name : members.absent) {

@@ -40,6 +40,8 @@ struct NodeCheckLimits {
   // From the order to the answer. A pair test has a limit of its own (agent/check/pair_test.h).
   Duration self_test = std::chrono::seconds(15);
   Duration pair_test = std::chrono::seconds(7);
+  // In addition to the limit of the check command that the agent states.
+  Duration device_test = std::chrono::seconds(5);
 };
 
 // What the core gets to know of a job's check.
@@ -84,7 +86,9 @@ class NodeCheckService {
     std::vector<std::string> switches;
     std::vector<uint32_t> switch_of;
     std::vector<proto::SelfTestResult> self_tests;
-    std::vector<std::string> absent;  // further nodes, which are not connected
+    std::vector<proto::CheckedNode> devices;  // only their rows
+    std::vector<Duration> command_limits;     // zero: the node has no check command
+    std::vector<std::string> absent;          // further nodes, which are not connected
   };
 
   struct Request {
@@ -108,6 +112,8 @@ class NodeCheckService {
   bool Await(const std::set<std::string>& nodes, Duration limit);
   void RunSelfTests(const std::vector<uint32_t>& nodes, bool first, Members& members,
                     runtime::node_check::NodeCheck& check);
+  void RunDeviceTests(const std::vector<uint32_t>& nodes, Members& members,
+                      runtime::node_check::NodeCheck& check);
   void RunPairTests(const std::vector<runtime::node_check::PairTest>& tests, Members& members,
                     uint64_t seed, runtime::node_check::NodeCheck& check);
   void UpdateIdle(Members& members) const;

@@ -22,8 +22,8 @@ namespace {
 
 using Target = runtime::Controller::CheckTarget;
 
-constexpr NodeCheckLimits kShortLimits = {std::chrono::milliseconds(100),
-                                          std::chrono::milliseconds(100)};
+constexpr NodeCheckLimits kShortLimits = {
+    std::chrono::milliseconds(100), std::chrono::milliseconds(100), std::chrono::milliseconds(100)};
 
 class Checks : public testing::Test {
  protected:
@@ -67,6 +67,12 @@ class Checks : public testing::Test {
       }
       answer.mutable_self_test()->set_received_at_ns(order.self_test().sent_at_ns());
       answer.mutable_self_test()->set_sent_at_ns(order.self_test().sent_at_ns());
+    } else if (order.has_device_test()) {
+      proto::DeviceMeasurement& each = *answer.mutable_device_test()->add_measurements();
+      each.set_name("cuda:0");
+      each.set_value(600);
+      each.set_unit("TFLOP/s");
+      each.set_higher_is_better(true);
     } else {
       answer.mutable_pair_test()->set_small_ns(1'000'000);
       answer.mutable_pair_test()->set_large_ns(10'000'000);
@@ -202,6 +208,74 @@ TEST_F(Checks, AWrongResultAndAWrongClockAreBad) {
   EXPECT_EQ(status.nodes(2).verdict(), "bad");
   EXPECT_NE(status.nodes(2).evidence().find("clock"), std::string::npos);
   EXPECT_EQ(status.nodes(3).verdict(), "good");
+}
+
+// node-0 has no check command.
+TEST_F(Checks, NamesTheNodesWhoseCheckCommandReportsASlowOrFailedDevice) {
+  for (int i = 1; i < 6; ++i) {
+    changes_["node-" + std::to_string(i)] = [i](const auto& order, auto& answer) {
+      if (order.has_self_test()) answer.mutable_self_test()->set_command_limit_ns(1'000'000);
+      if (!order.has_device_test()) return;
+      proto::DeviceTestResult& test = *answer.mutable_device_test();
+      if (i == 1) test.mutable_measurements(0)->set_value(300);
+      if (i == 2) test.mutable_measurements(0)->set_failed("2 ECC errors");
+      if (i == 3) test.set_failure("it did not end");
+      if (i == 4) test.set_mistake("line 1: it is not a JSON object");
+    };
+  }
+  const proto::CheckStatus status = Run();
+  const std::map<std::string, std::string> expected = {{"node-0", "good"},      {"node-1", "slow"},
+                                                       {"node-2", "bad"},       {"node-3", "bad"},
+                                                       {"node-4", "undecided"}, {"node-5", "good"}};
+  EXPECT_EQ(VerdictsOf(status), expected);
+  EXPECT_EQ(status.progress(1), "round 2: check commands: 5 of 5 nodes answered");
+  EXPECT_EQ(status.progress(2), "round 3: check commands: 1 of 1 node answered");
+  EXPECT_EQ(status.nodes(0).devices_size(), 0);
+  ASSERT_EQ(status.nodes(1).devices_size(), 1);
+  EXPECT_EQ(status.nodes(1).devices(0).verdict(), "slow");
+  EXPECT_EQ(status.nodes(1).devices(0).median(), 600);
+  EXPECT_EQ(status.nodes(1).evidence(), "cuda:0 is slow: 300 TFLOP/s, the median is 600 TFLOP/s");
+  EXPECT_EQ(status.nodes(2).evidence(), "cuda:0: 2 ECC errors");
+  EXPECT_EQ(status.nodes(3).evidence(), "it did not end");
+}
+
+TEST_F(Checks, ACheckCommandThatDoesNotAnswerIsUndecidedAndABusyNodeLeaves) {
+  Restart(kShortLimits);
+  for (int i = 0; i < 6; ++i) {
+    changes_["node-" + std::to_string(i)] = [i](const auto& order, auto& answer) {
+      if (order.has_self_test()) answer.mutable_self_test()->set_command_limit_ns(1'000'000);
+      if (!order.has_device_test()) return;
+      if (i == 1) answer.set_round(answer.round() + 1);
+      if (i == 2) answer.clear_device_test();
+      if (i == 2) answer.set_busy(true);
+    };
+  }
+  const proto::CheckStatus status = Run();
+  EXPECT_EQ(status.nodes(1).verdict(), "undecided");
+  EXPECT_EQ(status.nodes(1).evidence(), "did not answer the test of its devices");
+  EXPECT_EQ(status.nodes(2).verdict(), "good");
+  EXPECT_NE(status.nodes(2).evidence().find("not finished"), std::string::npos);
+  EXPECT_EQ(status.nodes(3).verdict(), "good");
+}
+
+TEST_F(Checks, AnyDeviceOfAnAgentIsHarmless) {
+  changes_["node-1"] = [](const auto& order, auto& answer) {
+    if (order.has_self_test()) answer.mutable_self_test()->set_command_limit_ns(INT64_MAX);
+    if (!order.has_device_test()) return;
+    proto::DeviceTestResult& test = *answer.mutable_device_test();
+    test.mutable_measurements(0)->set_value(std::nan(""));
+    test.mutable_measurements(0)->set_name(std::string(10'000, 'n'));
+    for (int i = 0; i < 1000; ++i) test.add_measurements()->set_value(-1);
+  };
+  changes_["node-2"] = [](const auto& order, auto& answer) {
+    if (order.has_self_test()) answer.mutable_self_test()->set_command_limit_ns(INT64_MIN);
+  };
+  const proto::CheckStatus status = Run();
+  EXPECT_EQ(status.nodes(1).verdict(), "bad");
+  EXPECT_EQ(status.nodes(1).devices_size(), 128);
+  EXPECT_LE(status.nodes(1).evidence().size(), 1000u);
+  EXPECT_EQ(status.nodes(2).devices_size(), 0);
+  EXPECT_EQ(status.nodes(2).verdict(), "good");
 }
 
 TEST_F(Checks, AnyNumberOfAnAgentIsHarmless) {
