@@ -61,15 +61,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 
 # Tests are most of what is compiled (tools/build_time), and run for a fraction of the time: their
-# own sources are optimised less than the libraries that they test, and they share one precompiled
-# header with the standard library and GoogleTest. Benchmarks are compiled as the libraries are.
+# own sources are compiled without optimisation, and they share one precompiled header with the
+# standard library and GoogleTest. Benchmarks are compiled as the libraries are.
 set(LONGHAUL_TEST_OPTIONS "")
 set(LONGHAUL_CMAKE_FOLDER ${CMAKE_CURRENT_LIST_DIR})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # With less optimisation GCC's analysis of bounds and of values that are not set reports what
-  # cannot happen.
-  set(LONGHAUL_TEST_OPTIONS -O1 -pthread -fpch-preprocess
-    -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-maybe-uninitialized)
+  set(LONGHAUL_TEST_OPTIONS -O0 -pthread -fpch-preprocess)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "int main() { return 0; }\n")
   add_executable(longhaul_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
   target_compile_options(longhaul_test_headers PRIVATE ${LONGHAUL_TEST_OPTIONS})
