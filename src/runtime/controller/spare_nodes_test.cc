@@ -12,6 +12,7 @@ namespace longhaul::runtime {
 namespace {
 
 using namespace controller_testing;
+using std::chrono::milliseconds;
 using testing::ElementsAre;
 
 // The lists that the node was sent, each as its jobs.
@@ -151,6 +152,40 @@ TEST(SpareNodes, TheEndOfTheJobEndsTheReadiness) {
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
   cluster.Feed(stop);
   EXPECT_THAT(ListsTo(cluster, "node-3"), ElementsAre(kGpt, kNone));
+}
+
+// Between a loss of the connection and the end of the grace period of one second.
+TEST(SpareNodes, AFailedGangDoesNotWaitForTheGracePeriodOfALostNode) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Disconnect("node-2");
+  cluster.TickUntil(cluster.now + milliseconds(100));
+  EXPECT_EQ(cluster.Job().state(), proto::RUNNING) << "its workers may continue";
+  cluster.Exit("node-1", 0, 1, 0);
+  cluster.TickUntil(cluster.now + milliseconds(200));
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
+  cluster.TickUntil(cluster.now + milliseconds(100));
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-3"));
+}
+
+TEST(SpareNodes, AnAgentThatReturnsAtOnceKeepsItsPlaceInAFailedGang) {
+  Cluster cluster = RunningWithNodes({"node-3"});
+  cluster.Disconnect("node-2");
+  cluster.Exit("node-1", 0, 1, 0);
+  cluster.TickUntil(cluster.now + milliseconds(150));
+  cluster.Join("node-2");
+  cluster.TickUntil(cluster.now + milliseconds(200));
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+  EXPECT_THAT(cluster.Job().gang(), ElementsAre("node-1", "node-2"));
+}
+
+TEST(SpareNodes, WithoutAnIdleNodeAFailedGangWaitsForTheWholeGracePeriod) {
+  Cluster cluster = Running();
+  cluster.Disconnect("node-2");
+  cluster.Exit("node-1", 0, 1, 0);
+  cluster.TickUntil(cluster.now + milliseconds(900));
+  cluster.Join("node-2");
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
 }
 
 }  // namespace

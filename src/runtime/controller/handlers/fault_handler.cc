@@ -19,6 +19,8 @@ namespace {
 // A worker that exits with a code may only have lost its peer: better evidence is awaited this
 // long.
 constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
+// An agent that is started again on its node is back in this time.
+constexpr Duration kReturnOfFailedGang = std::chrono::milliseconds(250);
 constexpr size_t kMaxMessage = 2000;
 // Counted against a node that a gang leaves. Two put it on probation.
 constexpr int kFailuresOfALeftNode = 2;
@@ -229,11 +231,23 @@ void FaultHandler::TryDecide(JobRecord& job) {
   for (const Member& member : job.group.members()) {
     const Node* node = context_.nodes.Find(member.node);
     // It comes back or is given up, and then the decision is tried again.
-    if (node != nullptr && !node->connected && !node->lost) return job.faults.Await(member.node);
+    if (node != nullptr && !node->connected && !node->lost) {
+      if (node->cut && spares_.Count(job) > 0) HastenLoss(member.node);
+      return job.faults.Await(member.node);
+    }
   }
   if (numbers_.EndsJob(job) || checks_.Await(job)) return;
   LeaveFailingNode(job);
   if (job.faults.undecided()) Restart(job);
+}
+
+// The grace period of a node is for workers that continue without their connection. Those of a gang
+// that has failed do not, so an idle node takes the place unless the agent comes back at once.
+void FaultHandler::HastenLoss(const NodeId& node) {
+  const Instant at = context_.now + kReturnOfFailedGang;
+  const auto grace = context_.deadlines.all().find({DeadlineKind::kNodeGrace, node.value()});
+  if (grace == context_.deadlines.all().end() || grace->second <= at) return;
+  context_.deadlines.Set(DeadlineKind::kNodeGrace, node.value(), at);
 }
 
 // What fails again and again on one node while the others only wait for it is the node's, such as a

@@ -57,6 +57,7 @@ class FaultHandler {
 
  private:
   void NoteStopped(const JobRecord& job, const proto::Event& event);
+  void HastenLoss(const NodeId& node);
   void LeaveFailingNode(JobRecord& job);
   // Returns whether the gang has other nodes, or does without.
   bool Leave(JobRecord& job, const std::vector<NodeId>& nodes);
