@@ -1,13 +1,25 @@
-"""Ports of this machine for servers of tests that cannot choose one by themselves."""
+"""Free ports of this machine, for servers that are told theirs."""
+import random
 import socket
+
+# Linux takes the local ports of outgoing connections from a range that begins above these
+# (net.ipv4.ip_local_port_range), so that a port stays free until its server starts.
+FIRST, LAST = 15_000, 29_999
+_given = set()  # by this process
+_generator = random.SystemRandom()  # tests that run at the same time differ
 
 
 def free_ports(count):
-    """Ports that are free now. All are held until all are known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that no program of this machine used a moment ago; they differ from each other."""
+    found = []
+    while len(found) < count:
+        port = _generator.randint(FIRST, LAST)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            found.append(port)
+    return found

@@ -68,7 +68,7 @@ class HardwareCheckTest(unittest.TestCase):
         self.assertEqual([name for name, part in entries.items() if part["result"] == "passed"],
                          ["install", "recovery"], done.stdout)
         self.assertGreaterEqual(entries["recovery"]["figures"]["from_step"], 11)
-        for name in ("ddp", "fsdp2", "snapshots", "calibrate", "profile", "plan"):
+        for name in ("ddp", "fsdp2", "snapshots", "devices", "calibrate", "profile", "plan"):
             self.assertEqual(entries[name]["result"], "not applicable", done.stdout)
             self.assertIn("has no PyTorch", entries[name]["reason"])
             self.assertIn(f"| {name} | not applicable |", page)
@@ -129,7 +129,7 @@ class HardwareCheckTest(unittest.TestCase):
         made = run(sys.executable, "-B", ROOT / "tools/pytorch_environment", "2.15", "--if-made")
         if made.returncode != 0:
             raise unittest.SkipTest("tools/pytorch_environment 2.15 was not made")
-        done, entries, _ = self.check("--parts", "ddp", "snapshots", "calibrate",
+        done, entries, _ = self.check("--parts", "ddp", "snapshots", "devices", "calibrate",
                                     python=made.stdout.strip())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for name in ("ddp", "snapshots"):
@@ -137,6 +137,8 @@ class HardwareCheckTest(unittest.TestCase):
             self.assertEqual(entries[name]["figures"]["device"], "cpu")
         self.assertTrue(entries["ddp"]["figures"]["weights_bit_equal"])
         self.assertGreaterEqual(entries["ddp"]["figures"]["restored_step"], 13)
+        self.assertEqual(entries["devices"]["result"], "passed", done.stdout)
+        self.assertGreater(entries["devices"]["figures"]["cpu_fp32_product_TFLOP/s"], 0)
         self.assertEqual(entries["calibrate"]["result"], "not applicable")
 
 

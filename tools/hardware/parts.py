@@ -147,6 +147,19 @@ def snapshots(machine):
             **{f"{kind}_ms": milliseconds(value) for kind, value in found["seconds"].items()}}
 
 
+def devices(machine):
+    """python3 -m longhaul.device_check finds no fault; the speeds that it measures"""
+    machine.need_torch()
+    done = run(machine.python, "-m", "longhaul.device_check", "--device", machine.device,
+               "--seconds", 2 if machine.gpus else 0.2, "--json", env=machine.environment())
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode != 0 or not lines:
+        raise Failure(f"longhaul.device_check ended with code {done.returncode}: "
+                      f"{last_line(done.stderr)}")
+    return {f"{line['name']} {line['unit']}".replace(" ", "_"): float(f"{line['value']:.4g}")
+            for line in lines}
+
+
 def largest_matmul(file):
     """The bf16 matmul of the file with the most operations."""
     matmuls = [each for each in file["figures"]
@@ -300,4 +313,5 @@ def plan(machine):
 
 
 PARTS = {part.__name__: part
-         for part in (install, recovery, ddp, fsdp2, snapshots, calibrate, profile, plan)}
+         for part in (install, recovery, ddp, fsdp2, snapshots, devices, calibrate, profile,
+                      plan)}
