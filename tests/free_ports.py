@@ -1,4 +1,4 @@
-"""Free ports of this machine, for servers that are told theirs."""
+"""Free ports of this machine, for tests of servers whose port must be chosen before they start."""
 import random
 import socket
 

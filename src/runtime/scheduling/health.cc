@@ -190,7 +190,7 @@ Lack ClusterScheduler::LackOf(const JobId& job, const scheduler::Scheduler& of) 
   return has < BoundsOf(wanted).minimum ? Lack::kPlace : Lack::kGrowth;
 }
 
-// Takes back nodes on probation whose pause is over, where somebody who waits could start on them.
+// Ends the probation of nodes whose pause is over, if a waiting job could start on them.
 void ClusterScheduler::Readmit(Instant now) {
   NoteProbations(now);
   readmit_at_.reset();
