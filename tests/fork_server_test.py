@@ -358,6 +358,23 @@ class ForkServer(ddp_test.RunTest):
         self.assertEqual(run.end(), 0, run.text())
         self.assertEqual(sorted(self.loaded("late"), key=str), [0, 1, None, None])
 
+    def test_a_fork_server_loads_what_a_worker_of_another_node_has_loaded(self):
+        self.package("late", PACKAGE)
+        self.write("train.py", self.COUNT +
+                   "def load():\n"
+                   "    import late\n"
+                   "if os.environ['RANK'] == '0':\n"
+                   "    load()\n"
+                   "time.sleep(60)\n")
+        run = self.begin("--nodes", "2", "--", ddp_test.PYTHON, "train.py")
+        run.until(r"^\[rank \d\] count 0")
+        self.wait_until(lambda: self.loaded("late").count(None) == 2,
+                        "only one of two fork servers has loaded it")
+        run.child.send_signal(signal.SIGINT)
+        run.end()
+        with open(f"{self.folder}/runs/train/logs/fork-server.modules") as file:
+            self.assertEqual(file.read().split().count("late"), 1)
+
     def test_each_worker_has_random_numbers_of_its_own(self):
         os.makedirs(f"{self.packages}/numpy")
         for name, text in (("__init__", "from numpy import random\n"),

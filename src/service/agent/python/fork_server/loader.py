@@ -97,20 +97,39 @@ class Recorder:
         return None
 
 
-def remembered(path):
-    """The modules that workers of the job have loaded under another fork server: of another node,
-    or before this one."""
-    try:
-        with open(path) as file:
-            return list(dict.fromkeys(file.read(MOST_NAMES).split()))
-    except (OSError, UnicodeError):
-        return []
+class SharedNames:
+    """A file with the names of modules that workers of the job have loaded, one a line. The fork
+    servers of the job append to it, on other nodes and before this one."""
 
+    def __init__(self, path):
+        self.path = path
+        self.taken = 0  # bytes of whole lines that were read
+        self.names = set()
 
-def remember(path, names):
-    try:
-        if names and (not os.path.exists(path) or os.path.getsize(path) < MOST_NAMES):
-            with open(path, "a") as file:
-                file.write("".join(name + "\n" for name in names))
-    except OSError:
-        pass  # it saves time only
+    def news(self):
+        """The names that this object has not returned yet, in order."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.taken)
+                text = file.read(MOST_NAMES - self.taken)
+            whole = text[:text.rfind(b"\n") + 1]
+            names = dict.fromkeys(whole.decode().split())
+        except (OSError, UnicodeError):
+            return []
+        self.taken += len(whole)
+        names = [name for name in names if name not in self.names]
+        self.names.update(names)
+        return names
+
+    def add(self, names):
+        """Appends those that the file does not have. Returns what `news` returns."""
+        news = self.news()
+        names = [name for name in names if name not in self.names]
+        self.names.update(names)
+        try:
+            if names and self.taken < MOST_NAMES:
+                with open(self.path, "a") as file:
+                    file.write("".join(name + "\n" for name in names))
+        except OSError:
+            pass  # it saves time only
+        return news

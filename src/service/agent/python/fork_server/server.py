@@ -26,7 +26,7 @@ import select
 import socket
 import sys
 
-from .loader import MOST_NAMES, Loader, Unusable, remember, remembered, threads
+from .loader import MOST_NAMES, Loader, SharedNames, Unusable, threads
 from .memory import collapse, private_memory
 from .packages import (first_file, folder_of_program, is_of_package, is_worth_loading,
                        package_roots, packages_to_load, stamp_of_packages)
@@ -37,6 +37,7 @@ from .worker import become_child, become_worker, end_with, fork_twice, set_title
 
 SOCKET = 3
 QUIET_SECONDS = 1  # without a request or a name, before anything is loaded or forked here
+LOOK_SECONDS = 2  # between two looks at what workers on other nodes have loaded
 MOST_SPARES = 64
 
 
@@ -48,6 +49,7 @@ class Server:
         self.news, self.writer = os.pipe()
         os.set_blocking(self.writer, False)
         self.text = b""  # names of modules, not loaded yet
+        self.shared = SharedNames(setup["modules"])
         self.spares, self.wanted = [], 0
         self.pages = list(private_memory())  # not collapsed yet
 
@@ -69,8 +71,10 @@ class Server:
             elif self.pages:
                 if not collapse(self.pages.pop()):
                     self.pages = []
-            else:
+            elif len(self.spares) < self.wanted:
                 words = self.make_spare()
+            else:
+                self.load(self.shared.news())
             if words is not None:
                 return words
             rested = not ready
@@ -78,7 +82,7 @@ class Server:
     def patience(self, rested):
         """How many milliseconds to wait for requests before something else is done."""
         if not self.text and not self.pages and len(self.spares) >= self.wanted:
-            return None
+            return 1000 * LOOK_SECONDS
         return 0 if rested else 1000 * QUIET_SECONDS
 
     def answer(self):
@@ -169,10 +173,18 @@ class Server:
     def load_news(self):
         """Loads what a worker has loaded, while it trains."""
         names, self.text = self.text.decode().split(), b""
-        loaded = len(sys.modules)
+        names = self.without_known(names)
+        self.load(names + self.shared.add(names))
+
+    def without_known(self, names):
         known = self.loader.left_out.union(sys.modules)
-        names = [name for name in names if name not in known and is_of_package(name)]
-        remember(self.setup["modules"], names)
+        return [name for name in names if name not in known and is_of_package(name)]
+
+    def load(self, names):
+        names = self.without_known(names)
+        if not names:
+            return
+        loaded = len(sys.modules)
         unfit = self.loader.load(names)
         if unfit:
             begin_anew(self.setup, names, *unfit)
@@ -206,7 +218,8 @@ def prepare(setup):
     names = packages_to_load(first) if first else []
     if not is_worth_loading(names):
         os._exit(0)  # which is no reason for a message
-    names += [name for name in setup["news"] + remembered(setup["modules"]) if is_of_package(name)]
+    names += [name for name in setup["news"] + SharedNames(setup["modules"]).news()
+              if is_of_package(name)]
     loader = Loader(setup["left_out"])
     unfit = loader.load(names)
     if unfit:
