@@ -64,12 +64,9 @@ ForkServerLink::ForkServerLink(io::EventLoop& loop, io::Process process, io::Fd 
       process_(std::move(process)),
       socket_(std::move(socket)),
       log_path_(std::move(log_path)),
-      log_begin_(SizeOf(log_path_)) {
+      log_begin_(SizeOf(log_path_)),
+      patience_(patience) {
   loop_.Watch(socket_.get(), false, [this](bool, bool) { Read(); });
-  patience_ = loop_.After(patience, [this] {
-    patience_ = 0;
-    End(Unavailable("the fork server has not answered in time"));
-  });
 }
 
 ForkServerLink::~ForkServerLink() {
@@ -91,6 +88,12 @@ void ForkServerLink::Fork(const std::map<std::string, std::string>& environment,
     return answer(sent.WithContext("asking the fork server for a worker"));
   }
   waiting_.emplace(start.id, std::move(answer));
+  if (has_answered_ || timer_ != 0) return;
+  // From the first request on: one that was started in advance may wait for days.
+  timer_ = loop_.After(patience_, [this] {
+    timer_ = 0;
+    End(Unavailable("the fork server has not answered in time"));
+  });
 }
 
 void ForkServerLink::Read() {
@@ -105,7 +108,8 @@ void ForkServerLink::Read() {
     if (reply.magic != worker_api::kWarmMagic || found == waiting_.end()) {
       return End(InternalError("the fork server gave an answer that nobody asked for"));
     }
-    if (patience_ != 0) loop_.Cancel(std::exchange(patience_, 0));
+    StopTimer();
+    has_answered_ = true;
     has_served_ = has_served_ || reply.error_number == 0;
     const Answer answer = std::move(found->second);
     waiting_.erase(found);
@@ -136,7 +140,7 @@ void ForkServerLink::End(const Status& why) {
 
 Result<io::ExitStatus> ForkServerLink::Stop() {
   alive_ = false;
-  if (patience_ != 0) loop_.Cancel(std::exchange(patience_, 0));
+  StopTimer();
   loop_.Unwatch(socket_.get());
   socket_.Reset();
   // It holds no state: whatever it does, it may go, and with it the spares in its group, which are
@@ -147,6 +151,10 @@ Result<io::ExitStatus> ForkServerLink::Stop() {
   while (waitid(P_PGID, static_cast<id_t>(process_.pid), &info, WEXITED) == 0) {
   }
   return status;
+}
+
+void ForkServerLink::StopTimer() {
+  if (timer_ != 0) loop_.Cancel(std::exchange(timer_, 0));
 }
 
 void ForkServerLink::Fail(const Status& why) {

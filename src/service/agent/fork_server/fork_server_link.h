@@ -35,7 +35,8 @@ class ForkServerLink {
   using Answer = std::function<void(const Result<int64_t>&)>;
 
   // Starts a fork server, as `user` if there is one, and appends its own output to `log_path`. One
-  // that does not answer its first request within `patience` is ended. `loop` must outlive this.
+  // that does not answer its first request within `patience` is ended; without a request it stays.
+  // `loop` must outlive this.
   static Result<std::unique_ptr<ForkServerLink>> Start(io::EventLoop& loop,
                                                        const ForkServerCommand& command,
                                                        const std::string& log_path,
@@ -63,6 +64,7 @@ class ForkServerLink {
   void EndByItself();
   void End(const Status& why);
   Result<io::ExitStatus> Stop();
+  void StopTimer();
   void Fail(const Status& why);
 
   io::EventLoop& loop_;
@@ -72,7 +74,9 @@ class ForkServerLink {
   const uint64_t log_begin_;
   bool alive_ = true;
   bool has_served_ = false;
-  io::EventLoop::TimerId patience_ = 0;  // until the first answer
+  bool has_answered_ = false;
+  const Duration patience_;
+  io::EventLoop::TimerId timer_ = 0;  // from the first request until the first answer
   uint64_t next_id_ = 1;
   std::map<uint64_t, Answer> waiting_;
 };
