@@ -127,6 +127,7 @@ endfunction()
 # that has options of its own or SKIP_UNITY_BUILD_INCLUSION, set before this call, and a generated
 # one are compiled by themselves.
 option(LONGHAUL_GROUPS "Compile the sources of a library in groups" ON)
+set(LONGHAUL_GROUP_SIZE 24)
 # Appends to the list `result` the files that include these sources, `size` of them each.
 function(longhaul_write_groups result name size sources)
   set(number 1)
@@ -168,31 +169,37 @@ function(longhaul_group_sources result name size sources)
     list(APPEND members_${folder} ${source})
   endforeach()
   list(REMOVE_DUPLICATES folders)
-  # Small folders share a group. A folder is divided only if it is larger than one, so that a new
-  # source changes few groups.
-  set(group "")
-  set(first "")
+  # Small folders share a group: each goes to the first one that has room for it. A folder is
+  # divided only if it is larger than a group, so that a new source changes few groups.
+  set(groups "")
   foreach(folder ${folders})
-    list(LENGTH group held)
     list(LENGTH members_${folder} more)
-    math(EXPR together "${held} + ${more}")
-    if(held GREATER 0 AND together GREATER size)
-      longhaul_write_groups(all ${first} ${size} "${group}")
-      set(group "")
+    set(chosen "")
+    foreach(group ${groups})
+      list(LENGTH sources_of_${group} held)
+      math(EXPR together "${held} + ${more}")
+      if(NOT together GREATER size)
+        set(chosen ${group})
+        break()
+      endif()
+    endforeach()
+    if(NOT chosen)
+      set(chosen ${folder})
+      set(sources_of_${chosen} "")
+      list(APPEND groups ${chosen})
     endif()
-    if(NOT group)
-      set(first ${folder})
-    endif()
-    list(APPEND group ${members_${folder}})
+    list(APPEND sources_of_${chosen} ${members_${folder}})
   endforeach()
-  longhaul_write_groups(all "${first}" ${size} "${group}")
+  foreach(group ${groups})
+    longhaul_write_groups(all ${group} ${size} "${sources_of_${group}}")
+  endforeach()
   set(${result} ${all} PARENT_SCOPE)
 endfunction()
 
 function(longhaul_library)
   cmake_parse_arguments(ARG "" "NAME;GROUP_SIZE" "SOURCES;COLD;DEPENDS;LINK" ${ARGN})
   if(NOT ARG_GROUP_SIZE)
-    set(ARG_GROUP_SIZE 12)
+    set(ARG_GROUP_SIZE ${LONGHAUL_GROUP_SIZE})
   endif()
   if(ARG_SOURCES OR ARG_COLD)
     longhaul_group_sources(sources ${ARG_NAME} ${ARG_GROUP_SIZE} "${ARG_SOURCES}")
@@ -219,15 +226,18 @@ endfunction()
 # library and in our code is no mistake, and the races inside are not ours (tools/tsan.supp).
 add_custom_target(suite)
 set(LONGHAUL_TEST_PREFIX "")
+set(LONGHAUL_TEST_FIXTURE "")  # the test of ./test that builds this configuration
 set(LONGHAUL_TEST_ENVIRONMENT "")
 if(LONGHAUL_SANITIZE MATCHES "address")
   set(LONGHAUL_TEST_PREFIX "asan.")
+  set(LONGHAUL_TEST_FIXTURE build.asan)
   set(LONGHAUL_TEST_ENVIRONMENT
     ASAN_OPTIONS=detect_odr_violation=0:detect_stack_use_after_return=1
     UBSAN_OPTIONS=print_stacktrace=1
     LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/lsan.supp:print_suppressions=0)
 elseif(LONGHAUL_SANITIZE MATCHES "thread")
   set(LONGHAUL_TEST_PREFIX "tsan.")
+  set(LONGHAUL_TEST_FIXTURE build.tsan)
   set(LONGHAUL_TEST_ENVIRONMENT
     TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/tsan.supp:die_after_fork=0:history_size=4)
 endif()
@@ -263,7 +273,12 @@ function(longhaul_script_test)
   add_test(NAME ${LONGHAUL_TEST_PREFIX}${ARG_NAME} COMMAND ${ARG_COMMAND}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${LONGHAUL_TEST_PREFIX}${ARG_NAME} PROPERTIES
-    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${LONGHAUL_TEST_ENVIRONMENT}")
+    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${LONGHAUL_TEST_ENVIRONMENT}"
+    PROCESSORS 2)  # so that ./test can run a command beside two tests, which counts as one
+  if(LONGHAUL_TEST_FIXTURE)
+    set_tests_properties(${LONGHAUL_TEST_PREFIX}${ARG_NAME} PROPERTIES
+      FIXTURES_REQUIRED ${LONGHAUL_TEST_FIXTURE})
+  endif()
 endfunction()
 
 # Programs that tests of these labels start. The target `suite` builds them where it runs the tests.

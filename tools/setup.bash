@@ -153,17 +153,23 @@ show_progress() {
   return 0
 }
 
+configure_preset() {
+  local preset=$1
+  local folder="$root/build/$preset"
+  local log="$folder/build.log"
+  mkdir -p "$folder"
+  [[ ! -f $folder/build.ninja ]] || return 0
+  say "configuring $preset"
+  (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 9>&- </dev/null || build_failed "$log"
+}
+
 # Builds targets of a preset: build_preset PRESET TARGET...
 build_preset() {
   local preset=$1
   shift
+  configure_preset "$preset"
   local folder="$root/build/$preset"
   local log="$folder/build.log"
-  mkdir -p "$folder"
-  if [[ ! -f $folder/build.ninja ]]; then
-    say "configuring $preset"
-    (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 9>&- </dev/null || build_failed "$log"
-  fi
   : >"$log"
   local status
   NINJA_STATUS='[%f/%t] ' ninja -C "$folder" -j "$(build_jobs)" "$@" 2>&1 9>&- </dev/null |

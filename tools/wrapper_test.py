@@ -7,6 +7,7 @@ that writes down how it was called.
 
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -125,6 +126,19 @@ class Wrapper(unittest.TestCase):
         self.assertTrue(self.called("ctest")[0].endswith("--output-on-failure -R io"))
         self.assertEqual(done.stdout, "100% tests passed\n")
 
+    def test_what_other_presets_need_is_built_beside_the_tests(self):
+        done = self.run_script("./test", LONGHAUL_TEST_PRESETS="release asan tsan lint")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        configured = [line.split()[-1] for line in self.called("cmake")]
+        self.assertEqual(configured, ["release", "asan", "tsan"])
+        self.assertEqual(len(self.called("ninja")), 1)
+        suite = (self.root / "build/suite/CTestTestfile.cmake").read_text()
+        self.assertEqual(re.findall(r"^add_test\((\S+)", suite, re.MULTILINE),
+                         ["build.asan", "build.tsan", "lint"])
+        self.assertEqual(re.findall(r'^subdirs\(".*/(\w+)"\)', suite, re.MULTILINE),
+                         ["release", "asan", "tsan"])
+        self.assertEqual(re.findall(r'DEPENDS "(\S*)"', suite), ["", "build.asan", "build.tsan"])
+
     def test_without_root_and_sudo_it_names_the_command_and_fails(self):
         self.installed = []
         self.stand_in("id", "echo 1000")
@@ -208,6 +222,28 @@ class Wrapper(unittest.TestCase):
         done = self.run_script("./longhaul")
         self.assertNotIn("build/.lock", done.stdout)
         self.assertIn("/dev/null", done.stdout)
+
+
+class Beside(unittest.TestCase):
+    def test_the_exit_code_is_that_of_the_command(self):
+        for code in (0, 3):
+            done = subprocess.run([PROJECT / "tools/beside", "sh", "-c", f"exit {code}"])
+            self.assertEqual(done.returncode, code)
+        self.assertEqual(subprocess.run([PROJECT / "tools/beside"], capture_output=True).returncode,
+                         2)
+
+    def test_the_command_has_the_lowest_priority(self):
+        done = subprocess.run([PROJECT / "tools/beside", "nice"], capture_output=True, text=True)
+        self.assertEqual(done.stdout, "19\n")
+
+    def test_the_command_ends_with_it(self):
+        beside = subprocess.Popen([PROJECT / "tools/beside", "sh", "-c", "echo $$; exec sleep 600"],
+                                  stdout=subprocess.PIPE, text=True)
+        command = int(beside.stdout.readline())
+        beside.terminate()
+        beside.communicate(timeout=60)  # until nobody has the pipe
+        with self.assertRaises(ProcessLookupError):
+            os.kill(command, 0)
 
 
 class Packages(unittest.TestCase):

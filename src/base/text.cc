@@ -129,6 +129,12 @@ std::optional<std::string_view> Nearest(std::string_view word,
   return best;
 }
 
+bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return text.find(word) != std::string_view::npos;
+  });
+}
+
 std::string WithThousands(int64_t number) {
   const std::string digits = std::to_string(number);
   const size_t sign = number < 0 ? 1 : 0;
@@ -138,6 +144,12 @@ std::string WithThousands(int64_t number) {
     text += digits[i];
   }
   return text;
+}
+
+std::string Counted(uint64_t number, std::string_view noun) {
+  const std::string text = WithThousands(static_cast<int64_t>(number)) + " " + std::string(noun);
+  if (number == 1) return text;
+  return text + (noun.ends_with("s") || noun.ends_with("ch") ? "es" : "s");
 }
 
 std::string Printable(std::string_view text, size_t limit) {

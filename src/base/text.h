@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 std::string_view Trim(std::string_view text);  // without spaces, tabs and line ends at both ends
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
+bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> words);
 bool IsLetterOrDigit(char c);  // of ASCII
 
 // Parses the whole text as a number; rejects a plus sign, spaces, trailing text and overflow.
@@ -35,6 +37,8 @@ std::optional<std::string_view> Nearest(std::string_view word,
 
 // 1234567 -> "1,234,567".
 std::string WithThousands(int64_t number);
+// "1 layer", "1,024 branches".
+std::string Counted(uint64_t number, std::string_view noun);
 
 // Replaces bytes that are not printable ASCII by \xNN; cut to `limit` with "..." at the end.
 std::string Printable(std::string_view text, size_t limit = 120);

@@ -103,6 +103,20 @@ TEST(Nearest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(Nearest(std::string(1'000, 's'), kKnown), std::nullopt);
 }
 
+TEST(ContainsAny, FindsAWordAnywhere) {
+  EXPECT_TRUE(ContainsAny("nemo-bridge", {"titan", "bridge"}));
+  EXPECT_FALSE(ContainsAny("nemo", {"titan", "bridge"}));
+  EXPECT_FALSE(ContainsAny("nemo", {}));
+  EXPECT_FALSE(ContainsAny("", {"titan"}));
+}
+
+TEST(Counted, HasThePlural) {
+  EXPECT_EQ(Counted(1, "layer"), "1 layer");
+  EXPECT_EQ(Counted(0, "layer"), "0 layers");
+  EXPECT_EQ(Counted(1'024, "branch"), "1,024 branches");
+  EXPECT_EQ(Counted(2, "loss"), "2 losses");
+}
+
 TEST(WithThousands, GroupsByThree) {
   EXPECT_EQ(WithThousands(0), "0");
   EXPECT_EQ(WithThousands(999), "999");

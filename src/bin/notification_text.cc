@@ -10,7 +10,7 @@ namespace {
 
 using service::Json;
 
-std::string Text(const Json& json, const char* key) {
+std::string TextOf(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return "";
   return found->is_string() ? found->get<std::string>() : found->dump();
@@ -26,41 +26,41 @@ std::string WithReason(std::string text, const std::string& reason) {
 }
 
 std::string AttemptText(const Json& attempt) {
-  std::string text = Text(attempt, "attempt") + " on " + Text(attempt, "gang");
+  std::string text = TextOf(attempt, "attempt") + " on " + TextOf(attempt, "gang");
   const auto restore = attempt.find("restore");
   if (restore == attempt.end()) return text;
-  const std::string tier = Text(*restore, "tier");
+  const std::string tier = TextOf(*restore, "tier");
   return text + (tier == "tier_none"
                      ? std::string(", fresh")
-                     : ", from " + tier.substr(5) + " at step " + Text(*restore, "step"));
+                     : ", from " + tier.substr(5) + " at step " + TextOf(*restore, "step"));
 }
 
 std::string StepText(const Json& step) {
-  std::string text = Text(step, "step") + "/" + Text(step, "total_steps") + "  loss " +
+  std::string text = TextOf(step, "step") + "/" + TextOf(step, "total_steps") + "  loss " +
                      frontend::Decimal(Number(step, "loss"), 3);
-  if (Text(step, "has_validation_loss") == "true") {
+  if (TextOf(step, "has_validation_loss") == "true") {
     text += "  validation " + frontend::Decimal(Number(step, "validation_loss"), 3);
   }
   return text + "  " + frontend::Compact(Number(step, "tokens_per_second")) + " tokens/s";
 }
 
 std::string NodeText(const Json& node) {
-  const std::string state = Text(node, "connected") != "true"  ? " is gone"
-                            : Text(node, "cordoned") == "true" ? " is cordoned"
-                                                               : " is ready";
-  return Text(node, "name") + state;
+  const std::string state = TextOf(node, "connected") != "true"  ? " is gone"
+                            : TextOf(node, "cordoned") == "true" ? " is cordoned"
+                                                                 : " is ready";
+  return TextOf(node, "name") + state;
 }
 
 std::string Body(const std::string& kind, const Json& json) {
-  if (kind == "state") return WithReason(Text(json, "state"), Text(json, "reason"));
+  if (kind == "state") return WithReason(TextOf(json, "state"), TextOf(json, "reason"));
   if (kind == "attempt") return AttemptText(json);
   if (kind == "step") return StepText(json);
   if (kind == "snapshot") {
-    return "step " + Text(json, "step") + " in " + Text(json, "tier") + " after " +
+    return "step " + TextOf(json, "step") + " in " + TextOf(json, "tier") + " after " +
            frontend::SecondsText(Number(json, "seconds"));
   }
-  if (kind == "fault") return WithReason(Text(json, "what"), Text(json, "action"));
-  if (kind == "message") return Text(json, "text");
+  if (kind == "fault") return WithReason(TextOf(json, "what"), TextOf(json, "action"));
+  if (kind == "message") return TextOf(json, "text");
   if (kind == "node") return NodeText(json);
   return json.dump();
 }
@@ -72,7 +72,7 @@ std::string NotificationLine(const service::FeedEvent& event) {
   const auto found = event.data.find(event.kind);
   std::string kind = event.kind;
   kind.resize(std::max<size_t>(8, kind.size()), ' ');
-  const std::string job = Text(event.data, "job_id");
+  const std::string job = TextOf(event.data, "job_id");
   return frontend::Harmless(ToString(InstantFromNanoseconds(at)) + "  " + kind + "  " +
                             (job.empty() ? "" : job + "  ") +
                             Body(event.kind, found == event.data.end() ? event.data : *found));

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "planner/memory/saved_tensors.h"
 #include "planner/stage_layers.h"
 #include "planner/time/placement.h"
 
@@ -13,7 +14,6 @@ namespace longhaul::planner {
 namespace {
 
 constexpr double kTwoBytes = 2;
-constexpr double kRoutingImbalance = 1.1;  // fullest rank over the mean where routing is learnt
 // Adam reads and writes master, two moments, gradient and the two-byte copy: 30 bytes a parameter
 // owned; 4 for the norm and 8 for clipping.
 constexpr double kOptimizerBytes = 42;

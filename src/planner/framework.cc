@@ -1,27 +1,21 @@
 #include "planner/framework.h"
 
-#include <algorithm>
-#include <array>
 #include <initializer_list>
-#include <span>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace longhaul::planner {
 
 namespace {
 
-bool ContainsAny(std::string_view text, std::span<const std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return text.find(word) != std::string_view::npos;
-  });
-}
-
-constexpr auto kSharded = std::to_array<std::string_view>(
-    {"titan", "fsdp", "foundry", "maxtext", "lightning", "accelerate", "composer", "torchtune",
-     "axolotl", "levanter", "axlearn", "trainer", "pytorch", "pax", "automodel", "litgpt"});
-constexpr auto kDeepSpeed = std::to_array<std::string_view>({"deepspeed", "neox"});
-constexpr auto kOthers = std::to_array<std::string_view>(
-    {"megatron", "nemo", "bridge", "primus", "hai-llm", "meta", "longhaul"});
+const std::initializer_list<std::string_view> kSharded = {
+    "titan",    "fsdp",      "foundry",   "maxtext",  "lightning", "accelerate",
+    "composer", "torchtune", "axolotl",   "levanter", "axlearn",   "trainer",
+    "pytorch",  "pax",       "automodel", "litgpt"};
+const std::initializer_list<std::string_view> kDeepSpeed = {"deepspeed", "neox"};
+const std::initializer_list<std::string_view> kOthers = {"megatron", "nemo", "bridge",  "primus",
+                                                         "hai-llm",  "meta", "longhaul"};
 
 // Megatron-LM before Megatron-Core: tags v1 to v3, or the years up to 2022.
 bool IsOldRelease(std::string_view release) {

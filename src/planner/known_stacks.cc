@@ -41,12 +41,6 @@ constexpr auto kStacks = std::to_array<KnownStack>({
     {"torchtitan", "torchtitan on PyTorch FSDP", "10 steps on H100"},
 });
 
-bool Contains(std::string_view text, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return text.find(word) != std::string_view::npos;
-  });
-}
-
 }  // namespace
 
 std::span<const KnownStack> KnownStacks() { return kStacks; }
@@ -79,12 +73,12 @@ spec::Software UsualSoftware(std::string_view framework, std::string_view releas
   software.release = release;
   const Family family = FamilyOf(software);
   const bool modern = family == Family::kMegatron;
-  const bool recipes = Contains(framework, {"nemo", "bridge"});
+  const bool recipes = ContainsAny(framework, {"nemo", "bridge"});
   software.flash_attention = family != Family::kOldMegatron && family != Family::kDeepSpeed;
-  software.compiled = compiled.value_or(Contains(framework, {"titan", "maxtext"}));
+  software.compiled = compiled.value_or(ContainsAny(framework, {"titan", "maxtext"}));
   // Megatron's switch is off by default; NeMo's recipes turn it on. torchtitan's loss is PyTorch's
   // own on an fp32 copy of the logits, compiled into one kernel since 2025.
-  software.loss_fusion = recipes || Contains(framework, {"foundry", "maxtext", "hai-llm"}) ||
+  software.loss_fusion = recipes || ContainsAny(framework, {"foundry", "maxtext", "hai-llm"}) ||
                          (software.compiled && CompilesLoss(software));
   software.gradient_accumulation_fusion = modern || family == Family::kOldMegatron;
   // Off in Megatron-LM's own arguments; recipes and benchmarks built on its core turn them on.
@@ -95,7 +89,7 @@ spec::Software UsualSoftware(std::string_view framework, std::string_view releas
   // NeMo's and Megatron Bridge's performance recipes reduce in bf16 (grad_reduce_in_fp32 off).
   software.gradient_bytes = recipes ? 2 : 4;
   // NeMo AutoModel trains the bf16 weights themselves with PyTorch's Adam.
-  software.moment_bytes = Contains(framework, {"automodel"}) ? 2 : 4;
+  software.moment_bytes = ContainsAny(framework, {"automodel"}) ? 2 : 4;
   return software;
 }
 

@@ -21,13 +21,13 @@ namespace {
 
 namespace kubernetes = engines::kubernetes;
 
-constexpr const char* kHelp =
+constexpr const char* kImportHelp =
     "Translate TrainJobs, PyTorchJobs and ElasticJobs to LonghaulJobs\n\n"
     "Reads manifests (YAML or JSON) of Kubeflow Trainer, Kubeflow's training operator and "
     "DLRover,\n"
     "and prints LonghaulJobs that the API server and the operator accept. Reports each field that\n"
     "is changed or not translated on standard error, with its path. Calls no cluster.";
-constexpr const char* kExamples =
+constexpr const char* kImportExamples =
     "Examples:\n"
     "  longhaul kube import mnist.yaml > mnist-longhaul.yaml\n"
     "  longhaul kube import runtime.yaml train-job.yaml --output job.yaml\n"
@@ -114,8 +114,8 @@ int Import(const ImportOptions& options) {
 
 void AddImportCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = app.add_subcommand("import", kHelp);
-  command->footer(kExamples);
+  CLI::App* command = app.add_subcommand("import", kImportHelp);
+  command->footer(kImportExamples);
   command
       ->add_option("FILE", options->files,
                    "Manifests, and runtimes that TrainJobs name; - for standard input")

@@ -14,13 +14,13 @@ namespace {
 
 namespace kubernetes = engines::kubernetes;
 
-constexpr const char* kHelp =
+constexpr const char* kNodeHealthHelp =
     "Cordon nodes while there is evidence that they are unhealthy\n\n"
     "Evidence is in node conditions, the device health in pod status, and DRA device taints. A\n"
     "cordoned node has it in its annotation longhaul.dev/cordoned, its condition\n"
     "longhaul.dev/Healthy and its events: kubectl describe node NAME. It is uncordoned when the\n"
     "evidence is gone. Runs until SIGTERM or Ctrl-C.";
-constexpr const char* kExamples =
+constexpr const char* kNodeHealthExamples =
     "Examples:\n"
     "  longhaul kube node-health                         in a pod, or with ~/.kube/config\n"
     "  longhaul kube node-health --condition KernelDeadlock=True --condition GpuLost=True\n"
@@ -78,8 +78,8 @@ int RunNodeHealth(NodeHealthOptions options) {
 
 void AddNodeHealthCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<NodeHealthOptions>();
-  CLI::App* command = app.add_subcommand("node-health", kHelp);
-  command->footer(kExamples);
+  CLI::App* command = app.add_subcommand("node-health", kNodeHealthHelp);
+  command->footer(kNodeHealthExamples);
   AddKubeServiceOptions(*command, options->service);
   command
       ->add_option("--condition", options->conditions,

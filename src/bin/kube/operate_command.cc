@@ -14,13 +14,13 @@ namespace {
 
 namespace kubernetes = engines::kubernetes;
 
-constexpr const char* kHelp =
+constexpr const char* kOperateHelp =
     "Run LonghaulJobs: make their pods, and keep them\n\n"
     "Each job gets a controller pod and its worker pods, which start together. How it does is in\n"
     "its status and events: kubectl get lhj, kubectl describe lhj NAME. The pods need a "
     "scheduler,\n"
     "longhaul kube schedule or another one. Runs until SIGTERM or Ctrl-C.";
-constexpr const char* kExamples =
+constexpr const char* kOperateExamples =
     "Examples:\n"
     "  longhaul kube operate --image registry.example/longhaul:0.1     in a pod\n"
     "  longhaul kube operate --image longhaul:dev --kubeconfig admin.yaml --account longhaul/op";
@@ -66,8 +66,8 @@ int Operate(OperateOptions options) {
 
 void AddOperateCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<OperateOptions>();
-  CLI::App* command = app.add_subcommand("operate", kHelp);
-  command->footer(kExamples);
+  CLI::App* command = app.add_subcommand("operate", kOperateHelp);
+  command->footer(kOperateExamples);
   kubernetes::PodSettings& pods = options->settings.pods;
   AddKubeServiceOptions(*command, options->service);
   command

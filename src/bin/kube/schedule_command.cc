@@ -13,12 +13,12 @@ namespace {
 
 namespace kubernetes = engines::kubernetes;
 
-constexpr const char* kHelp =
+constexpr const char* kScheduleHelp =
     "Schedule the pods whose spec.schedulerName is 'longhaul'\n\n"
     "Pods with the label scheduling.x-k8s.io/pod-group, or with spec.schedulingGroup, start\n"
     "together with their PodGroup or not at all, on as few switches as possible. Why a pod waits\n"
     "is in its condition PodScheduled and in its events. Runs until SIGTERM or Ctrl-C.";
-constexpr const char* kExamples =
+constexpr const char* kScheduleExamples =
     "Examples:\n"
     "  longhaul kube schedule                            in a pod, or with ~/.kube/config\n"
     "  longhaul kube schedule --kubeconfig admin.yaml --context training\n"
@@ -55,8 +55,8 @@ Status Schedule(const ScheduleOptions& options) {
 
 void AddScheduleCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<ScheduleOptions>();
-  CLI::App* command = app.add_subcommand("schedule", kHelp);
-  command->footer(kExamples);
+  CLI::App* command = app.add_subcommand("schedule", kScheduleHelp);
+  command->footer(kScheduleExamples);
   kubernetes::PodSchedulerSettings& settings = options->settings;
   AddKubeServiceOptions(*command, options->service);
   command

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t kMaxPickleValues = 20'000'000;
+constexpr size_t kMaxTorchValues = 20'000'000;
 constexpr size_t kMaxNodes = 20'000'000;
 constexpr int64_t kMaxElements = int64_t{1} << 46;
 constexpr size_t kVerifyBytes = 4 << 20;
@@ -53,7 +53,7 @@ constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
 
 // Names that a pickle may mention. None of them is ever called: the pickle is read as data, so a
 // checkpoint cannot run code.
-constexpr PickleGlobal kOwnGlobals[] = {
+constexpr PickleGlobal kTorchFileGlobals[] = {
     {"collections.OrderedDict", true},
     {kRebuildV2},
     {kRebuildV3},
@@ -72,7 +72,7 @@ constexpr PickleGlobal kOwnGlobals[] = {
     {"torch.ByteStorage"},
     {"torch.BoolStorage"},
 };
-constexpr auto kTorchGlobals = internal::WithDtypes(kOwnGlobals);
+constexpr auto kTorchGlobals = internal::WithDtypes(kTorchFileGlobals);
 
 std::string_view AfterDot(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
@@ -371,7 +371,7 @@ Result<TorchFile> ReadTorchFile(const io::ReadableFile& file, uint64_t begin, ui
     }
   }
   ASSIGN_OR_RETURN(const std::string text, ReadEntry(file, *pickle_entry, kMaxTorchPickle));
-  Result<Pickle> pickle = Pickle::Parse(text, {kMaxPickleValues, kTorchGlobals});
+  Result<Pickle> pickle = Pickle::Parse(text, {kMaxTorchValues, kTorchGlobals});
   if (!pickle.ok()) return pickle.status().WithContext(Printable(pickle_entry->name));
   return TreeBuilder(*pickle, storages).Build();
 }

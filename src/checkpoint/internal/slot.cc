@@ -11,7 +11,7 @@
 namespace longhaul::checkpoint::internal {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kSlotPage = 4096;
 constexpr uint64_t kTensorAlignment = 64;  // a cache line: streaming stores want whole ones
 
 constexpr uint64_t Align(uint64_t value, uint64_t alignment) {
@@ -75,9 +75,9 @@ Result<SealedSlot> InspectContents(std::span<const std::byte> slot, const SlotHe
 template <typename Byte>
 // An arena that is too small has no slots, which callers treat as empty and not as damaged.
 std::vector<std::span<Byte>> CutSlots(std::span<Byte> arena) {
-  const size_t slot_bytes = arena.size() / kArenaSlots / kPage * kPage;
+  const size_t slot_bytes = arena.size() / kArenaSlots / kSlotPage * kSlotPage;
   std::vector<std::span<Byte>> slots;
-  if (slot_bytes < kPlanAt + kPage) return slots;
+  if (slot_bytes < kPlanAt + kSlotPage) return slots;
   for (size_t i = 0; i < kArenaSlots; ++i) {
     slots.push_back(arena.subspan(i * slot_bytes, slot_bytes));
   }
@@ -98,7 +98,7 @@ SlotLayout LayoutOf(const StatePlan& plan) {
     layout.data_bytes = at + plan.bytes(i);
   }
   layout.table_at = Align(kPlanAt + layout.plan_bytes, kTensorAlignment);
-  layout.data_at = Align(layout.table_at + layout.chunks * sizeof(ChunkEntry), kPage);
+  layout.data_at = Align(layout.table_at + layout.chunks * sizeof(ChunkEntry), kSlotPage);
   return layout;
 }
 

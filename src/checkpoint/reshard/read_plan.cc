@@ -9,7 +9,7 @@ namespace longhaul::checkpoint {
 namespace {
 
 // A contiguous stretch of a file that goes to one place.
-struct Run {
+struct Stretch {
   uint32_t file = 0;
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -41,7 +41,7 @@ size_t FirstDimOfRun(const Box& part, const Box& saved, const Box& wanted) {
 
 // Appends the runs that carry `part` from a saved shard to a wanted one.
 void AddRuns(const Box& part, const SavedShard& saved, const Box& wanted, uint32_t wanted_index,
-             uint64_t element_bytes, std::vector<Run>& runs) {
+             uint64_t element_bytes, std::vector<Stretch>& runs) {
   const size_t first = FirstDimOfRun(part, saved.box, wanted);
   uint64_t run_elements = 1;
   for (size_t dim = first; dim < part.dims(); ++dim) {
@@ -52,7 +52,7 @@ void AddRuns(const Box& part, const SavedShard& saved, const Box& wanted, uint32
   std::array<int64_t, kMaxDims> at{};
   for (size_t dim = 0; dim < part.dims(); ++dim) at[dim] = part.offset(dim);
   while (true) {
-    Run run;
+    Stretch run;
     run.file = saved.file;
     run.offset = saved.file_offset + static_cast<uint64_t>(IndexIn(saved.box, at)) * element_bytes;
     run.bytes = run_elements * element_bytes;
@@ -125,14 +125,14 @@ class ShardIndex {
 };
 
 // Sorted runs become reads that don't overlap, each with the copies made from it.
-void Merge(std::vector<Run>& runs, uint64_t largest_gap, ReadPlan& plan) {
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+void Merge(std::vector<Stretch>& runs, uint64_t largest_gap, ReadPlan& plan) {
+  std::sort(runs.begin(), runs.end(), [](const Stretch& a, const Stretch& b) {
     return std::tie(a.file, a.offset, a.wanted, a.to) < std::tie(b.file, b.offset, b.wanted, b.to);
   });
   // Several wanted shards may use the same bytes, and gaps are read without being needed, so both
   // sums are kept.
   uint64_t needed_to = 0;  // bytes of the present read before this are counted as needed
-  for (const Run& run : runs) {
+  for (const Stretch& run : runs) {
     const uint64_t end = run.offset + run.bytes;
     Read* last = plan.reads.empty() ? nullptr : &plan.reads.back();
     if (last == nullptr || last->file != run.file ||
@@ -158,7 +158,7 @@ Result<ReadPlan> PlanReads(std::span<const SavedShard> saved, std::span<const Wa
   CHECK(element_bytes.size() == names.size());
   const ShardIndex index(saved, names.size());
   ReadPlan plan;
-  std::vector<Run> runs;
+  std::vector<Stretch> runs;
   std::vector<Box> missing;
   std::vector<Box> rest;
   for (uint32_t i = 0; i < wanted.size(); ++i) {

@@ -220,9 +220,9 @@ std::string PredictionTable(const PredictionCheck& prediction) {
   };
   std::string text =
       Row({"", "predicted", "measured", "error"}) + Row({"---", "---:", "---:", "---:"});
-  text += Row({"step", SecondsText(step.predicted),
-               known(step.measured, [](double seconds) { return SecondsText(seconds); }),
-               ErrorText(step)});
+  text +=
+      Row({"step", SecondsText(step.predicted),
+           known(step.measured, [](double value) { return SecondsText(value); }), ErrorText(step)});
   text += Row({"memory of a worker at its peak", MemoryText(memory.predicted),
                known(memory.measured, MemoryText), ErrorText(memory)});
   return text +

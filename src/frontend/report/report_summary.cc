@@ -98,11 +98,11 @@ void AddTime(const Report& report, SummaryLines& lines) {
       rest += row.seconds;
       continue;
     }
-    const std::string seconds = Decimal(row.seconds, 2);
+    const std::string time = Decimal(row.seconds, 2);
     const std::string share = Percent(row.share, 1);
-    lines.Add(name, std::string(seconds.size() < 8 ? 8 - seconds.size() : 0, ' ') + seconds +
-                        " s " + std::string(share.size() < 7 ? 7 - share.size() : 0, ' ') + share +
-                        "  " + row.name);
+    lines.Add(name, std::string(time.size() < 8 ? 8 - time.size() : 0, ' ') + time + " s " +
+                        std::string(share.size() < 7 ? 7 - share.size() : 0, ' ') + share + "  " +
+                        row.name);
     name = "";
   }
   if (rest > 0) lines.Add("", "   and " + SecondsText(rest) + " of smaller ones");

@@ -18,12 +18,6 @@ namespace {
 using spec::Model;
 using spec::Training;
 
-bool Contains(std::string_view text, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return text.find(word) != std::string_view::npos;
-  });
-}
-
 // Fills what a case leaves open, in an order in which each part can use the ones before it: the
 // device before the cluster, the layout before the nodes, and all of them before memory and batch.
 // Each value that is taken is noted, so that an answer shows what it assumes.
@@ -191,7 +185,7 @@ Status Filler::FillDevice() {
 }
 
 Status Filler::FillCluster() {
-  const bool rack = Contains(cluster().device.name, {"nvl72"});
+  const bool rack = ContainsAny(cluster().device.name, {"nvl72"});
   Take("cluster.gpus_per_node", cluster().devices_per_node, rack ? 4u : 8u);
   Take("cluster.nvlink_domain", cluster().island, rack ? 72u : cluster().devices_per_node);
   spec::Network& network = cluster().network;
@@ -323,7 +317,7 @@ Status Filler::FillLayout() {
   if (case_.question.training.software.framework == "meta") {
     layout.context_kind = spec::ContextKind::kAllGather;  // arXiv 2407.21783, section 3.3.2
   }
-  if (Contains(case_.question.training.software.framework, {"hai-llm"}) && layout.pipeline > 1 &&
+  if (ContainsAny(case_.question.training.software.framework, {"hai-llm"}) && layout.pipeline > 1 &&
       model().experts && case_.question.training.precision == spec::Precision::kFp8) {
     layout.schedule = spec::PipelineSchedule::kDualPipe;  // arXiv 2412.19437, section 3.2.1
     case_.open.virtual_pipeline = false;
@@ -347,10 +341,10 @@ void Filler::FillStates() {
   if (!raw_.moment_dtype.empty()) return;
   case_.open.moments = apex;
   // NeMo AutoModel trains the bf16 weights themselves with PyTorch's Adam.
-  if (Contains(software.framework, {"automodel"})) software.moment_bytes = 2;
+  if (ContainsAny(software.framework, {"automodel"})) software.moment_bytes = 2;
   // Megatron Bridge's recipe of DeepSeek-V3: the precision-aware optimizer.
   const bool few_nodes = model().experts && model().experts->groups > 1;
-  if (few_nodes && Contains(software.framework, {"bridge"})) software.moment_bytes = 2;
+  if (few_nodes && ContainsAny(software.framework, {"bridge"})) software.moment_bytes = 2;
   if (case_.open.moments) return;
   Note("software.optimizer_moment_dtype", software.moment_bytes == 2 ? "bf16" : "fp32");
 }

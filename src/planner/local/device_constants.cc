@@ -11,14 +11,14 @@ namespace {
 constexpr double kRows = 1024;
 constexpr double kWidth = 512;
 constexpr double kHead = 64;
-constexpr double kTwoBytes = 2;  // what spec/model/operators.h counts an element as
+constexpr double kElementBytes = 2;  // what spec/model/operators.h counts an element as
 
 // Bytes a second, as the operator list counts the bytes of a norm: two of each element read and
 // written, four of each both ways backward.
 double StreamRate(const OperatorTimes& times) {
   const OperatorTime norm = times.Of(FigureKind::kNorm, {kRows, kWidth, 0});
   const OperatorTime residual = times.Of(FigureKind::kResidual, {kRows, kWidth, 0});
-  const double bytes = kTwoBytes * kRows * kWidth;
+  const double bytes = kElementBytes * kRows * kWidth;
   return ((2 + 4) + (3 + 2)) * bytes / (norm.total() + residual.total());
 }
 

@@ -9,13 +9,6 @@ namespace longhaul::planner::local {
 
 namespace {
 
-std::string Plural(uint64_t number, const std::string& noun) {
-  return WithThousands(static_cast<int64_t>(number)) + " " + noun +
-         (number == 1                                   ? ""
-          : noun.ends_with("s") || noun.ends_with("ch") ? "es"
-                                                        : "s");
-}
-
 std::string Percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
 // As a duration ("229 ms") where it can be one.
@@ -32,15 +25,15 @@ std::string Work(Flops flops) {
 
 // "4 workers (2 on each of 2 nodes)".
 std::string Shape(uint32_t nodes, uint32_t processes) {
-  if (nodes == 1) return Plural(processes, "worker") + " on one node";
-  return Plural(uint64_t{nodes} * processes, "worker") + " (" + std::to_string(processes) +
-         " on each of " + Plural(nodes, "node") + ")";
+  if (nodes == 1) return Counted(processes, "worker") + " on one node";
+  return Counted(uint64_t{nodes} * processes, "worker") + " (" + std::to_string(processes) +
+         " on each of " + Counted(nodes, "node") + ")";
 }
 
 // ", a model in 2 tensor parts x 2 stages"; empty where each worker has the whole.
 std::string Parts(uint32_t tensor, uint32_t pipeline) {
   if (tensor == 1 && pipeline == 1) return "";
-  return ", a model in " + Plural(tensor, "tensor part") + " x " + Plural(pipeline, "stage");
+  return ", a model in " + Counted(tensor, "tensor part") + " x " + Counted(pipeline, "stage");
 }
 
 // What was weighed against the choice: the fastest other layout.
@@ -73,7 +66,7 @@ std::string RunnerUp(const std::vector<Alternative>& rows) {
     }
     text += ". ";
   }
-  if (too_large > 0) text += Plural(too_large, "layout") + " would not fit in memory. ";
+  if (too_large > 0) text += Counted(too_large, "layout") + " would not fit in memory. ";
   return text;
 }
 
@@ -85,10 +78,10 @@ std::string Limit(const LocalPlan& plan, const MachineFacts& facts) {
   std::string text =
       "Compute is the limit: the all-reduce is " + Percent(communication) + " of a step";
   if (plan.ranks() > facts.cores) {
-    text += ", and " + Plural(plan.ranks(), "worker") + " share " + Plural(facts.cores, "core") +
+    text += ", and " + Counted(plan.ranks(), "worker") + " share " + Counted(facts.cores, "core") +
             ", so that more of them would not be faster";
   } else if (plan.ranks() < facts.cores) {
-    text += ", with " + Plural(facts.cores - plan.ranks(), "core") +
+    text += ", with " + Counted(facts.cores - plan.ranks(), "core") +
             " without work, for want of slots or of a batch that divides";
   }
   return text + ". ";
@@ -135,11 +128,11 @@ std::string ExplainPlan(const LocalPlan& plan, const std::vector<Alternative>& r
                         const spec::JobSpec& job, const MachineFacts& facts) {
   const std::string model =
       "The model has " + WithThousands(plan.parameters) + " parameters, and a step of " +
-      Plural(job.train.global_batch, "sequence") + " is " + Work(plan.step_flops) + ". ";
+      Counted(job.train.global_batch, "sequence") + " is " + Work(plan.step_flops) + ". ";
   const std::string choice = Shape(plan.nodes, plan.processes_per_node) +
                              Parts(plan.tensor_parallel, plan.pipeline_parallel) + ", each with " +
-                             Plural(plan.micro_batches, "micro-batch") + " of " +
-                             Plural(plan.micro_batch, "sequence") +
+                             Counted(plan.micro_batches, "micro-batch") + " of " +
+                             Counted(plan.micro_batch, "sequence") +
                              " a step: " + Time(plan.step.total()) + " a step predicted. ";
   return choice + Fixed(job.resources) + model + RunnerUp(rows) + Limit(plan, facts) +
          Basis(plan, facts);

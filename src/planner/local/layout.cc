@@ -55,26 +55,19 @@ std::string NearestDivisors(uint32_t number, uint64_t wanted) {
   return "nearest that work are " + below + ", " + std::to_string(*above);
 }
 
-std::string Plural(uint64_t number, const std::string& noun) {
-  return WithThousands(static_cast<int64_t>(number)) + " " + noun +
-         (number == 1                                   ? ""
-          : noun.ends_with("s") || noun.ends_with("ch") ? "es"
-                                                        : "s");
-}
-
 // What the job fixes must be there.
 Status CheckSize(const spec::ResourceSpec& fixed, const std::vector<uint32_t>& slots) {
   const size_t nodes = slots.size();
   if (fixed.nodes && *fixed.nodes > nodes) {
-    return FailedPrecondition("the job wants " + Plural(*fixed.nodes, "node") +
-                              ", the cluster has " + Plural(nodes, "node") +
-                              ": the largest that fits is " + Plural(nodes, "node"));
+    return FailedPrecondition("the job wants " + Counted(*fixed.nodes, "node") +
+                              ", the cluster has " + Counted(nodes, "node") +
+                              ": the largest that fits is " + Counted(nodes, "node"));
   }
   const uint32_t on_each = slots[fixed.nodes.value_or(1) - 1];
   if (fixed.processes_per_node && *fixed.processes_per_node > on_each) {
-    return FailedPrecondition("the job wants " + Plural(*fixed.processes_per_node, "process") +
-                              " on each of " + Plural(fixed.nodes.value_or(1), "node") +
-                              ", the cluster has " + Plural(on_each, "slot") +
+    return FailedPrecondition("the job wants " + Counted(*fixed.processes_per_node, "process") +
+                              " on each of " + Counted(fixed.nodes.value_or(1), "node") +
+                              ", the cluster has " + Counted(on_each, "slot") +
                               " there: the largest that fits is " + std::to_string(on_each));
   }
   if (on_each == 0) return FailedPrecondition("no node of the cluster has a slot for a worker");
@@ -232,8 +225,8 @@ class Search {
     return FailedPrecondition(
         "layout " + text(layout.data) + " x " + text(layout.tensor) + " x " +
         text(layout.pipeline) + " (data x tensor x pipeline) has no place: the workers must be " +
-        "their product, as many on each node, of " + Plural(slots, "slot") + " on " +
-        Plural(slots_.size(), "node") +
+        "their product, as many on each node, of " + Counted(slots, "slot") + " on " +
+        Counted(slots_.size(), "node") +
         (job_.resources.nodes || job_.resources.processes_per_node ? ", and what resources say"
                                                                    : ""));
   }
@@ -244,7 +237,7 @@ class Search {
     const uint64_t ranks =
         uint64_t{fixed.nodes.value_or(1)} * uint64_t{fixed.processes_per_node.value_or(1)};
     return InvalidArgument("global batch " + std::to_string(job_.train.global_batch) +
-                           " is not divisible by " + Plural(ranks, "rank") + ": " +
+                           " is not divisible by " + Counted(ranks, "rank") + ": " +
                            NearestDivisors(job_.train.global_batch, ranks));
   }
 
@@ -253,8 +246,8 @@ class Search {
     const uint32_t micro_batch = job_.resources.micro_batch.value_or(0);
     const uint32_t share = batch / least_data_;
     return InvalidArgument("micro-batch " + std::to_string(micro_batch) + " does not divide the " +
-                           Plural(share, "sequence") + " of a rank (global batch " +
-                           std::to_string(batch) + " over " + Plural(least_ranks_, "rank") +
+                           Counted(share, "sequence") + " of a rank (global batch " +
+                           std::to_string(batch) + " over " + Counted(least_ranks_, "rank") +
                            "): " + NearestDivisors(share, micro_batch));
   }
 
@@ -313,7 +306,7 @@ Result<LocalPlan> PlanCommand(const spec::ResourceSpec& fixed, const std::vector
   plan.nodes = fixed.nodes.value_or(static_cast<uint32_t>(able));
   plan.processes_per_node = fixed.processes_per_node.value_or(slots[plan.nodes - 1]);
   if (plan.processes_per_node == 0) {
-    return FailedPrecondition("not every one of " + Plural(plan.nodes, "node") + " has a slot");
+    return FailedPrecondition("not every one of " + Counted(plan.nodes, "node") + " has a slot");
   }
   plan.data_parallel = plan.nodes * plan.processes_per_node;
   plan.reason = local::ExplainCommand(plan, fixed);

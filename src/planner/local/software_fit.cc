@@ -10,7 +10,7 @@
 namespace longhaul::planner {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMostColumns = 200;
 constexpr size_t kDeepestKey = 4;
@@ -21,17 +21,17 @@ constexpr double kMostFactor = 10;
 constexpr std::string_view kMeasured = "step_seconds";
 constexpr std::string_view kFormat = "longhaul-stack";
 
-struct Line {
+struct CsvLine {
   size_t number = 0;
   std::vector<std::string> cells;
 };
 
 // The file's lines that hold anything but space, cut into cells. A quoted cell may hold commas,
 // line ends and doubled quotes.
-Result<std::vector<Line>> ReadLines(std::string_view csv) {
-  std::vector<Line> lines;
+Result<std::vector<CsvLine>> ReadLines(std::string_view csv) {
+  std::vector<CsvLine> lines;
   size_t number = 1;
-  Line line{1, {""}};
+  CsvLine line{1, {""}};
   bool quoted = false;
   const auto finish = [&] {
     const bool blank = line.cells.size() == 1 && Trim(line.cells[0]).empty();
@@ -68,18 +68,18 @@ Result<std::vector<Line>> ReadLines(std::string_view csv) {
 }
 
 // A cell as JSON: a number, a list or a word as JSON has it, else a text.
-Json ValueOf(const std::string& cell) {
+OrderedJson ValueOf(const std::string& cell) {
   const std::string text(Trim(cell));
-  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? Json(text) : value;
+  const OrderedJson value = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? OrderedJson(text) : value;
 }
 
 // Sets "layout.tensor" of the case. False when a part of the key is already something else.
-bool Put(Json& into, std::string_view key, const Json& value) {
-  Json* at = &into;
+bool Put(OrderedJson& into, std::string_view key, const OrderedJson& value) {
+  OrderedJson* at = &into;
   const std::vector<std::string_view> parts = Split(key, '.');
   for (size_t i = 0; i < parts.size(); ++i) {
-    Json& next = (*at)[std::string(parts[i])];
+    OrderedJson& next = (*at)[std::string(parts[i])];
     const bool last = i + 1 == parts.size();
     if (last ? !next.is_null() : !next.is_null() && !next.is_object()) return false;
     if (last) next = value;
@@ -88,7 +88,7 @@ bool Put(Json& into, std::string_view key, const Json& value) {
   return true;
 }
 
-Status CheckColumns(const Line& head) {
+Status CheckColumns(const CsvLine& head) {
   if (head.cells.size() > kMostColumns) {
     return InvalidArgument("more than " + std::to_string(kMostColumns) + " columns");
   }
@@ -107,14 +107,14 @@ Status CheckColumns(const Line& head) {
   return {};
 }
 
-Result<MeasuredStep> StepOf(const Line& head, const Line& line) {
+Result<MeasuredStep> StepOf(const CsvLine& head, const CsvLine& line) {
   if (line.cells.size() != head.cells.size()) {
     return InvalidArgument(std::to_string(line.cells.size()) + " cells under " +
                            std::to_string(head.cells.size()) + " columns");
   }
   MeasuredStep step;
   step.line = line.number;
-  Json json = {{"case", "line " + std::to_string(line.number)}};
+  OrderedJson json = {{"case", "line " + std::to_string(line.number)}};
   for (size_t i = 0; i < head.cells.size(); ++i) {
     const std::string_view name = Trim(head.cells[i]);
     if (name == kMeasured) {
@@ -133,7 +133,7 @@ Result<MeasuredStep> StepOf(const Line& head, const Line& line) {
       return InvalidArgument("column " + Printable(name) + " contradicts another one");
     }
   }
-  const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string text = json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace);
   RETURN_IF_ERROR(ParseCase(text, step.asked));
   if (!step.asked.unknown.empty()) {
     return InvalidArgument("unknown column " + Printable(step.asked.unknown.front()));
@@ -169,14 +169,14 @@ Result<std::vector<MeasuredStep>> ParseRuns(std::string_view csv, std::string_vi
   const auto lines = ReadLines(csv);
   if (!lines.ok()) return lines.status().WithContext(name);
   if (lines->empty()) return InvalidArgument(name + ": holds no line of column names");
-  const auto at = [&](const Line& line) { return name + ":" + std::to_string(line.number); };
-  const Line& head = lines->front();
+  const auto at = [&](const CsvLine& line) { return name + ":" + std::to_string(line.number); };
+  const CsvLine& head = lines->front();
   if (const Status checked = CheckColumns(head); !checked.ok()) {
     return checked.WithContext(at(head));
   }
   std::vector<MeasuredStep> steps;
   for (size_t i = 1; i < lines->size(); ++i) {
-    const Line& line = (*lines)[i];
+    const CsvLine& line = (*lines)[i];
     if (steps.size() == kMostMeasuredSteps) {
       return InvalidArgument(at(line) +
                              ": a fourth measured step: one factor is fitted to at "
@@ -221,7 +221,7 @@ Result<StackFactor> ParseStackFile(std::string_view text) {
     return InvalidArgument("stack file: " + what + ": write one with longhaul calibrate --fit");
   };
   if (text.size() > kLargestStackFile) return wrong("too large");
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return wrong("not a JSON object, or cut off");
   constexpr std::string_view kKeys[] = {"format", "version",      "name",       "compute_factor",
                                         "rows",   "error_before", "error_after"};
@@ -239,7 +239,7 @@ Result<StackFactor> ParseStackFile(std::string_view text) {
     return wrong("name must be a short text");
   }
   const auto number = [&](std::string_view key, double least, double most) {
-    const Json& value = json[std::string(key)];
+    const OrderedJson& value = json[std::string(key)];
     const double found = value.is_number() ? value.get<double>() : std::nan("");
     return found >= least && found <= most ? found : std::nan("");
   };
@@ -257,7 +257,7 @@ Result<StackFactor> ParseStackFile(std::string_view text) {
 }
 
 std::string ToJson(const StackFactor& factor) {
-  Json json;
+  OrderedJson json;
   json["format"] = kFormat;
   json["version"] = 1;
   json["name"] = factor.name;
@@ -265,7 +265,7 @@ std::string ToJson(const StackFactor& factor) {
   json["rows"] = factor.rows;
   json["error_before"] = factor.error_before;
   json["error_after"] = factor.error_after;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace longhaul::planner

@@ -10,8 +10,6 @@ namespace {
 
 using spec::Model;
 
-constexpr double kRoutingImbalance = 1.1;  // fullest rank over the mean where routing is learnt
-
 bool IsLowPrecision(spec::Precision precision) {
   return precision == spec::Precision::kFp8 || precision == spec::Precision::kMxfp8 ||
          precision == spec::Precision::kNvfp4;

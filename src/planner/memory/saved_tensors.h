@@ -19,6 +19,9 @@
 
 namespace longhaul::planner {
 
+// The tokens of the fullest rank over the mean, where routing is learnt.
+inline constexpr double kRoutingImbalance = 1.1;
+
 // The choices of recompute that drop a tensor.
 enum class SavedPart {
   kInput,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kApartNs = 1'000'000'000;
 
-int64_t Median(std::vector<int64_t>* values) {
+int64_t MedianOf(std::vector<int64_t>* values) {
   const auto middle = values->begin() + static_cast<ptrdiff_t>((values->size() - 1) / 2);
   std::nth_element(values->begin(), middle, values->end());
   return *middle;
@@ -45,7 +45,7 @@ class Parts {
     }
     for (auto& [a, others] : differences) {
       for (auto& [b, values] : others) {
-        if (std::abs(Median(&values)) < kApartNs) {
+        if (std::abs(MedianOf(&values)) < kApartNs) {
           Join(a, b);
         } else {
           apart_.push_back({a, b});
@@ -141,7 +141,7 @@ void NearClocks(ProfiledJob* job) {
         if (placed[next]) continue;
         placed[next] = true;
         reached.push_back(next);
-        const int64_t difference = Median(&values);
+        const int64_t difference = MedianOf(&values);
         // A clock that is near enough is left unchanged.
         const int64_t all = off[reached[i]] + difference;
         off[next] = std::abs(all) < kApartNs ? 0 : all;

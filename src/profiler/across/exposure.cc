@@ -32,8 +32,6 @@ bool SpansStages(const ProfiledJob& job, const Stages& stages, size_t rank,
   });
 }
 
-bool IsBackward(Phase phase) { return phase == Phase::kBackward || phase == Phase::kWeights; }
-
 bool IsModelWork(const Segment& segment) {
   return IsCompute(segment.spent) &&
          (segment.phase == Phase::kForward || IsBackward(segment.phase));

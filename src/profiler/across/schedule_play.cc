@@ -8,7 +8,7 @@
 namespace longhaul::profiler {
 namespace {
 
-constexpr double kUnknown = -1;
+constexpr double kUnknownTime = -1;
 constexpr int kMostStages = 1'024;
 
 class Player {
@@ -51,7 +51,7 @@ class Player {
     std::vector<ModelPlace> places;           // [chunk]
     std::vector<std::array<size_t, 2>> seen;  // [chunk]: forwards, backwards
     size_t at = 0;
-    double free = 0, busy = 0, begin = kUnknown;
+    double free = 0, busy = 0, begin = kUnknownTime;
   };
 
   double TimeOf(Pass::Kind kind) const {
@@ -68,7 +68,7 @@ class Player {
     return times_.weights;
   }
 
-  // When what the pass works on is there; kUnknown: not yet. A stage's forwards precede its
+  // When what the pass works on is there; kUnknownTime: not yet. A stage's forwards precede its
   // backwards by its own order.
   double Ready(const Stage& stage, const Pass& pass) const {
     const auto chunk = static_cast<size_t>(pass.chunk);
@@ -77,11 +77,11 @@ class Player {
     if (pass.kind == Pass::Kind::kForward) {
       if (at == 0) return 0;
       const auto& ends = forward_[static_cast<size_t>(place.line)][at - 1];
-      return stage.seen[chunk][0] < ends.size() ? ends[stage.seen[chunk][0]] : kUnknown;
+      return stage.seen[chunk][0] < ends.size() ? ends[stage.seen[chunk][0]] : kUnknownTime;
     }
     if (pass.kind == Pass::Kind::kWeights || at + 1 == length_) return 0;
     const auto& ends = backward_[static_cast<size_t>(place.line)][at + 1];
-    return stage.seen[chunk][1] < ends.size() ? ends[stage.seen[chunk][1]] : kUnknown;
+    return stage.seen[chunk][1] < ends.size() ? ends[stage.seen[chunk][1]] : kUnknownTime;
   }
 
   // Runs the stage's next pass, with the one that it is joined to; false if it can't.
@@ -92,11 +92,11 @@ class Player {
     for (size_t i = 0; i < together; ++i) {
       const Pass& pass = stage->passes[stage->at + i];
       const double ready = Ready(*stage, pass);
-      if (ready == kUnknown) return false;
+      if (ready == kUnknownTime) return false;
       begin = std::max(begin, ready);
       length += TimeOf(pass.kind);
     }
-    if (stage->begin == kUnknown) stage->begin = begin;
+    if (stage->begin == kUnknownTime) stage->begin = begin;
     stage->free = begin + length;
     stage->busy += length;
     for (size_t i = 0; i < together; ++i, ++stage->at) {

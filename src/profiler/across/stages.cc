@@ -6,8 +6,6 @@
 namespace longhaul::profiler {
 namespace {
 
-bool IsBackward(Phase phase) { return phase == Phase::kBackward || phase == Phase::kWeights; }
-
 // A step's sends of the first stage.
 struct Sends {
   uint64_t on = 0;       // to the next stage, forward

@@ -7,7 +7,7 @@
 namespace longhaul::profiler {
 namespace {
 
-constexpr double kNotable = 1.01;  // a rank's time over its peers' median
+constexpr double kNotableRank = 1.01;  // a rank's time over its peers' median
 
 class StragglerFinder {
  public:
@@ -72,7 +72,7 @@ class StragglerFinder {
         }
         const double median = Median(std::move(others));
         const double own = part(rank);
-        if (own > kNotable * median && own - median > least_s * 1e9 * around_.steps) {
+        if (own > kNotableRank * median && own - median > least_s * 1e9 * around_.steps) {
           excess[rank] = median / own;
         }
       }
@@ -146,7 +146,7 @@ class StragglerFinder {
         if (peer != rank) counts.push_back(static_cast<double>(ComputeKernels(peer)));
       }
       const double own = static_cast<double>(ComputeKernels(rank));
-      const bool more = own > Median(std::move(counts)) * kNotable;
+      const bool more = own > Median(std::move(counts)) * kNotableRank;
       if (more) cause = Cause::kMoreWork;
       evidence += more ? ", with more kernels" : ", with as many kernels";
     }

@@ -16,9 +16,9 @@ void Print(std::string* text, const char* format, Args... args) {
   text->append(line, static_cast<size_t>(size));
 }
 
-class Writer {
+class KinetoWriter {
  public:
-  Writer(const GeneratedJob& job, const GeneratorOptions& o, int rank)
+  KinetoWriter(const GeneratedJob& job, const GeneratorOptions& o, int rank)
       : job_(job), o_(o), rank_(rank), host_(rank / o.ranks_per_host) {}
 
   std::string Text() {
@@ -143,7 +143,7 @@ class Writer {
 }  // namespace
 
 std::string KinetoJson(const GeneratedJob& job, const GeneratorOptions& options, int rank) {
-  return Writer(job, options, rank).Text();
+  return KinetoWriter(job, options, rank).Text();
 }
 
 }  // namespace longhaul::profiler

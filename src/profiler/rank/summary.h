@@ -26,6 +26,9 @@ namespace longhaul::profiler {
 
 // kWeights: gradients of the weights where they are a separate pass (zero-bubble schedules).
 enum class Phase : uint8_t { kForward, kBackward, kWeights, kOptimizer, kUnknown };
+inline bool IsBackward(Phase phase) {
+  return phase == Phase::kBackward || phase == Phase::kWeights;
+}
 constexpr size_t kPhases = 5;
 std::string_view ToString(Phase phase);
 

@@ -11,7 +11,7 @@
 namespace longhaul::runtime::node_check {
 namespace {
 
-constexpr size_t kMostNamed = 3;  // of a node's devices, in its evidence
+constexpr size_t kMostNamedDevices = 3;  // of a node's devices, in its evidence
 
 using DeviceKey = std::tuple<std::string, std::string, std::string, bool>;
 
@@ -64,7 +64,7 @@ std::string SlowText(const DeviceValue& value, const JudgedValue& judged) {
          NumberText("%.4g", judged.median) + unit;
 }
 
-// Collects the evidence of one node, at most kMostNamed texts of each verdict.
+// Collects the evidence of one node, at most kMostNamedDevices texts of each verdict.
 class EvidenceText {
  public:
   explicit EvidenceText(DeviceJudgement& judgement) : judgement_(judgement) {}
@@ -72,7 +72,7 @@ class EvidenceText {
   void Add(Verdict verdict, const std::string& text) {
     judgement_.verdict = std::max(judgement_.verdict, verdict);
     std::vector<std::string>& texts = texts_[verdict];
-    if (texts.size() < kMostNamed) {
+    if (texts.size() < kMostNamedDevices) {
       texts.push_back(text);
     } else {
       ++further_;

@@ -10,8 +10,8 @@
 namespace longhaul::runtime::simulation {
 namespace {
 
-constexpr double kPairSeconds = 0.02;
-constexpr double kComputeSeconds = 0.1;
+constexpr double kHealthyPairSeconds = 0.02;
+constexpr double kHealthyComputeSeconds = 0.1;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void SimNodeChecks::TakeSelfTests(Check& check, const std::vector<uint32_t>& nod
     if (node.core != nullptr && node.connected) {
       test.emplace();
       if (!node.broken_link && Shows(node)) test->failure = "the accelerators do not answer";
-      test->compute_seconds = test->memory_seconds = test->disk_seconds = kComputeSeconds;
+      test->compute_seconds = test->memory_seconds = test->disk_seconds = kHealthyComputeSeconds;
     }
     check.machine->TakeSelfTest(number, test);
   }
@@ -68,7 +68,7 @@ void SimNodeChecks::RunRound(std::shared_ptr<Check> check) {
     measurement.pair = node_check::MakePair(test.client, test.server);
     measurement.failed = FailsPair(client, server);
     if (!measurement.failed) {
-      measurement.seconds = kPairSeconds * (1 + 0.2 * (world_.random.Uniform() - 0.5));
+      measurement.seconds = kHealthyPairSeconds * (1 + 0.2 * (world_.random.Uniform() - 0.5));
     }
     const Physics& physics = world_.options.physics;
     time = std::max(time, measurement.failed ? physics.failed_pair_test : physics.pair_test);

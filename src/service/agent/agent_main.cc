@@ -15,6 +15,7 @@
 #include "io/process/process.h"
 #include "io/process/user_account.h"
 #include "service/agent/agent_service.h"
+#include "service/exit_code.h"
 
 namespace longhaul::service {
 namespace {
@@ -27,14 +28,6 @@ constexpr Duration kGrace = std::chrono::seconds(3);  // between SIGTERM and SIG
 // When the front end has died, for the controller to end the jobs.
 constexpr Duration kOrphanLimit = std::chrono::minutes(5);
 constexpr unsigned kEndSeconds = 600;  // for the whole of an orderly end
-
-constexpr int kUsageError = 2;
-
-// The agent did not start: prints the reason as the commands do.
-int Complain(const Status& status) {
-  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
-  return 1;
-}
 
 // Blocks the signals that end us, for this thread and all that it starts, and gives them as a
 // descriptor.

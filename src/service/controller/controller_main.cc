@@ -18,21 +18,14 @@
 #include "io/files/private_files.h"
 #include "io/log/log.h"
 #include "io/process/process.h"
+#include "service/exit_code.h"
 
 namespace longhaul::service {
 namespace {
 
-constexpr int kUsageError = 2;
-
-// Prints the reason as the commands do.
-int Complain(const Status& status) {
-  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
-  return 1;
-}
-
 // After the death of the front end: for the jobs to end with a last checkpoint, and at most for
 // all.
-constexpr Duration kOrphanLimit = std::chrono::minutes(5);
+constexpr Duration kOrphanJobsLimit = std::chrono::minutes(5);
 constexpr unsigned kOrphanEndSeconds = 360;
 
 sigset_t EndingSignals() {
@@ -116,7 +109,7 @@ int ControllerMain(ControllerServiceOptions options, pid_t parent_process) {
   if (AwaitEnd(signals, parent, -1) == End::kParentEnded) {
     // Nobody is left to stop the jobs: they end here, with what they have.
     ::alarm(kOrphanEndSeconds);  // the end of this process, whatever blocks
-    (*controller)->StopJobs("the process that started this cluster has ended", kOrphanLimit);
+    (*controller)->StopJobs("the process that started this cluster has ended", kOrphanJobsLimit);
   }
   (*controller)->Stop();
   return 0;

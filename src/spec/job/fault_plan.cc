@@ -22,7 +22,7 @@ constexpr auto kVerbs = std::to_array<std::string_view>({"kill", "stop"});
 constexpr auto kVictims =
     std::to_array<std::string_view>({"worker", "agent", "node", "controller"});
 
-std::vector<std::string_view> Words(std::string_view text) {
+std::vector<std::string_view> PlanWords(std::string_view text) {
   std::vector<std::string_view> words;
   constexpr std::string_view kSpace = " \t\r\n";
   size_t at = text.find_first_not_of(kSpace);
@@ -37,7 +37,7 @@ std::vector<std::string_view> Words(std::string_view text) {
 // Takes one fault's words from the left; each function's error names the expected word.
 class FaultReader {
  public:
-  explicit FaultReader(std::string_view text) : text_(text), words_(Words(text)) {}
+  explicit FaultReader(std::string_view text) : text_(text), words_(PlanWords(text)) {}
 
   Result<PlannedFault> Read() {
     PlannedFault fault;

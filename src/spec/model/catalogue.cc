@@ -22,7 +22,7 @@ enum class Style {
   kGptOss,    // Llama with biases, and every second layer within a window of 128
 };
 
-struct Row {
+struct ModelRow {
   std::string_view name;
   Style style;
   uint32_t layers;
@@ -36,7 +36,7 @@ struct Row {
   bool tied = false;
 };
 
-constexpr auto kDense = std::to_array<Row>({
+constexpr auto kDense = std::to_array<ModelRow>({
     {"bloom-176b", Style::kBloom, 70, 14'336, 57'344, 112, 112, 128, 250'880, 2'048, true},
     {"gpt2", Style::kGpt, 12, 768, 3'072, 12, 12, 64, 50'257, 1'024, true},
     {"gpt2-large", Style::kGpt, 36, 1'280, 5'120, 20, 20, 64, 50'257, 1'024, true},
@@ -132,7 +132,7 @@ void ApplyStyle(Style style, Model& model) {
                                                  : Activation::kSilu;
 }
 
-Model ToModel(const Row& row) {
+Model ToModel(const ModelRow& row) {
   Model model;
   model.name = row.name;
   model.layers = row.layers;
@@ -162,7 +162,7 @@ Model ToModel(const Row& row) {
 
 Result<Model> FindModel(std::string_view name) {
   std::vector<std::string_view> known;
-  for (const Row& row : kDense) {
+  for (const ModelRow& row : kDense) {
     if (row.name == name) return ToModel(row);
     known.push_back(row.name);
   }
@@ -194,7 +194,7 @@ std::string Bare(std::string_view name) {
 
 Result<Model> FindSpelled(std::string_view name) {
   const std::string wanted = Bare(name);
-  for (const Row& row : kDense) {
+  for (const ModelRow& row : kDense) {
     if (!wanted.empty() && Bare(row.name) == wanted) return ToModel(row);
   }
   return FindModel(name);  // its error names the nearest ones
@@ -203,7 +203,7 @@ Result<Model> FindSpelled(std::string_view name) {
 std::optional<Model> FindByExperts(const Model& model) {
   if (!model.experts) return std::nullopt;
   const Experts& wanted = *model.experts;
-  for (const Row& row : kDense) {
+  for (const ModelRow& row : kDense) {
     const Model shipped = ToModel(row);
     if (!shipped.experts || shipped.hidden != model.hidden) continue;
     const Experts& experts = *shipped.experts;
@@ -217,7 +217,7 @@ std::optional<Model> FindByExperts(const Model& model) {
 
 std::vector<std::string> ModelNames() {
   std::vector<std::string> names;
-  for (const Row& row : kDense) names.emplace_back(row.name);
+  for (const ModelRow& row : kDense) names.emplace_back(row.name);
   std::sort(names.begin(), names.end());
   return names;
 }

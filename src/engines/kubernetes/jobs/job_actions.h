@@ -9,6 +9,8 @@
 
 namespace longhaul::engines::kubernetes {
 
+inline PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
+
 // A pod that exists already is not made again: names are the same for the same decision.
 struct CreateJobPod {
   PodName pod;  // without a uid

@@ -11,7 +11,6 @@ namespace {
 constexpr Duration kLongLife = std::chrono::minutes(10);
 
 PodName NameOf(const JobPod& pod) { return {pod.namespace_name, pod.name, pod.uid}; }
-PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
 
 // One that still serves: not on its way out, and not at its end.
 bool IsLive(const JobPod& pod) { return !pod.being_deleted && !pod.ended(); }

@@ -8,7 +8,7 @@
 namespace longhaul::engines::kubernetes {
 namespace {
 
-constexpr size_t kMostMessage = 1'000;
+constexpr size_t kMostPodMessage = 1'000;
 
 Result<uint32_t> LabelNumber(const JobJson& labels, std::string_view name) {
   const Result<int64_t> number = ParseInt64(TextAt(labels, name));
@@ -72,7 +72,7 @@ void ReadStatus(const JobJson& status, JobPod& pod) {
   pod.succeeded = phase == "Succeeded";
   pod.failed = phase == "Failed";
   pod.ip = TextAt(status, "podIP");
-  pod.trouble = Printable(TroubleOfPod(status), kMostMessage);
+  pod.trouble = Printable(TroubleOfPod(status), kMostPodMessage);
   const std::string_view main =
       pod.role == JobPodRole::kController ? kControllerContainer : kWorkerContainer;
   const JobJson& container = ContainerStatus(MemberOf(status, "containerStatuses"), main);

@@ -28,7 +28,7 @@ std::string NameOf(const LonghaulJob& job, std::string_view rest, uint32_t life)
   return job.name + std::string(rest) + "-" + std::to_string(life);
 }
 
-JobJson Labels(const LonghaulJob& job, std::string_view role, uint32_t life) {
+JobJson PodLabels(const LonghaulJob& job, std::string_view role, uint32_t life) {
   return {{kJobLabel, job.name}, {kRoleLabel, role}, {kLifeLabel, std::to_string(life)}};
 }
 
@@ -381,7 +381,7 @@ JobJson ControllerPod(const LonghaulJob& job, const PodSettings& settings, uint3
   Place(placement, spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"metadata", Meta(job, ControllerPodName(job, life), Labels(job, "controller", life),
+          {"metadata", Meta(job, ControllerPodName(job, life), PodLabels(job, "controller", life),
                             {{kJobAnnotation, job_file}, {kKeysAnnotation, token_keys}})},
           {"spec", std::move(spec)}};
 }
@@ -411,7 +411,7 @@ JobJson WorkerPod(const LonghaulJob& job, const PodSettings& settings, uint32_t 
   SetDefault(spec, "automountServiceAccountToken", false);
   SetDefault(spec, "enableServiceLinks", false);
 
-  JobJson labels = Labels(job, "worker", life);
+  JobJson labels = PodLabels(job, "worker", life);
   labels[kIndexLabel] = std::to_string(index);
   labels[kPodGroupLabel] = job.name;
   JobJson annotations = {{kMinMemberAnnotation, std::to_string(job.minimum)},

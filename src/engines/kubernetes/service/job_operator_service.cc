@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engines/kubernetes/jobs/job_calls.h"
+#include "engines/kubernetes/service/object_text.h"
 #include "io/clock.h"
 
 namespace longhaul::engines::kubernetes {
@@ -16,15 +17,6 @@ constexpr Duration kKeysPeriod = std::chrono::minutes(5);
 constexpr Duration kKeysRetry = std::chrono::seconds(2);
 constexpr Duration kAskPeriod = std::chrono::milliseconds(500);
 constexpr size_t kMostKeys = 64 << 10;
-// After so many different lines the same ones are logged again.
-constexpr size_t kMostComplaints = 100;
-
-Result<JobJson> Parse(PaddedText text) {
-  JobJson object = JobJson::parse(text.text, nullptr, false);
-  if (object.is_discarded()) return InvalidArgument("an object is no JSON");
-  return object;
-}
-
 }  // namespace
 
 class JobOperatorService::JobView : public WatchSink {
@@ -36,7 +28,7 @@ class JobOperatorService::JobView : public WatchSink {
     if (change.kind == ChangeKind::kDeleted) {
       service_.operator_.OnJobGone(key);
     } else {
-      const Result<JobJson> object = Parse(change.object);
+      const Result<JobJson> object = ParseObject(change.object);
       if (!object.ok()) return OnTrouble(object.status().WithContext(key));
       Result<LonghaulJob> job = ReadLonghaulJob(*object);
       if (!job.ok()) return OnTrouble(job.status().WithContext(key));
@@ -66,7 +58,7 @@ class JobOperatorService::PodView : public WatchSink {
     if (change.kind == ChangeKind::kDeleted) {
       service_.operator_.OnPodGone(key);
     } else {
-      const Result<JobJson> object = Parse(change.object);
+      const Result<JobJson> object = ParseObject(change.object);
       if (!object.ok()) return OnTrouble(object.status().WithContext(key));
       Result<JobPod> pod = ReadJobPod(*object);
       if (!pod.ok()) return OnTrouble(pod.status());
@@ -146,7 +138,7 @@ void JobOperatorService::WatchQueues() {
                  operator_.OnWorkloadGone(change.meta.Key());
                  return {};
                }
-               ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+               ASSIGN_OR_RETURN(const JobJson object, ParseObject(change.object));
                ASSIGN_OR_RETURN(Workload workload, ReadWorkload(object));
                operator_.OnWorkload(std::move(workload));
                return {};
@@ -157,7 +149,7 @@ void JobOperatorService::WatchQueues() {
       operator_.ChangeQueues([&](QueueObjects& queues) { queues.RemoveFlavor(name); });
       return {};
     }
-    ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+    ASSIGN_OR_RETURN(const JobJson object, ParseObject(change.object));
     ASSIGN_OR_RETURN(const ResourceFlavor flavor, ReadResourceFlavor(object));
     operator_.ChangeQueues([&](QueueObjects& queues) { queues.SetFlavor(flavor); });
     return {};
@@ -169,7 +161,7 @@ void JobOperatorService::WatchQueues() {
         operator_.ChangeQueues([&](QueueObjects& queues) { queues.RemovePriority(kind, name); });
         return {};
       }
-      ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+      ASSIGN_OR_RETURN(const JobJson object, ParseObject(change.object));
       ASSIGN_OR_RETURN(const PriorityClass priority, ReadPriorityClass(kind, object));
       operator_.ChangeQueues([&](QueueObjects& queues) { queues.SetPriority(priority); });
       return {};

@@ -5,21 +5,11 @@
 #include <variant>
 
 #include "base/check.h"
+#include "engines/kubernetes/service/object_text.h"
 #include "io/clock.h"
 
 namespace longhaul::engines::kubernetes {
-namespace {
-
-// After so many different lines the same ones are logged again.
-constexpr size_t kMostComplaints = 100;
-
-Result<JobJson> Parse(PaddedText text) {
-  JobJson object = JobJson::parse(text.text, nullptr, false);
-  if (object.is_discarded()) return InvalidArgument("an object is no JSON");
-  return object;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 // A watch of nodes or of pods.
 class NodeHealthService::View : public WatchSink {
@@ -83,7 +73,7 @@ Status NodeHealthService::TakeNode(const Change& change) {
   if (change.kind == ChangeKind::kDeleted) {
     health_.OnNodeGone(change.meta.name);
   } else {
-    ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+    ASSIGN_OR_RETURN(const JobJson object, ParseObject(change.object));
     RETURN_IF_ERROR(health_.OnNode(object));
   }
   Changed();
@@ -100,7 +90,7 @@ Status NodeHealthService::TakePod(const Change& change) {
     if (pods_.erase(key) == 0) return {};
     health_.OnPodGone(key);
   } else {
-    ASSIGN_OR_RETURN(const JobJson object, Parse(change.object));
+    ASSIGN_OR_RETURN(const JobJson object, ParseObject(change.object));
     health_.OnPod(key, object);
     pods_.insert(key);
   }
@@ -116,7 +106,7 @@ void NodeHealthService::WatchDevices() {
       if (change.kind == ChangeKind::kDeleted) {
         (health_.*gone)(name);
       } else {
-        const Result<JobJson> object = Parse(change.object);
+        const Result<JobJson> object = ParseObject(change.object);
         if (!object.ok()) return trouble(object.status().WithContext(name));
         (health_.*take)(name, *object);
       }

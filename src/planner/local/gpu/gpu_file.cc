@@ -11,7 +11,7 @@
 namespace longhaul::planner {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kLargest = 4 << 20;
 constexpr size_t kMostGpuFigures = 10'000;
@@ -37,8 +37,8 @@ constexpr std::array<Facts, kGpuOperators> kFacts = {{
     {"reduce_scatter", {"ranks", "bytes", ""}, 2, false},
     {"all_to_all", {"ranks", "bytes", ""}, 2, false},
 }};
-constexpr std::array<std::string_view, 6> kPrecisions = {"fp32", "fp16",  "bf16",
-                                                         "fp8",  "mxfp8", "nvfp4"};
+constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32", "fp16",  "bf16",
+                                                             "fp8",  "mxfp8", "nvfp4"};
 
 const Facts& FactsOf(GpuOperator op) { return kFacts[static_cast<size_t>(op)]; }
 
@@ -46,29 +46,30 @@ Status Wrong(const std::string& where, const std::string& why) {
   return InvalidArgument("GPU file: " + where + " " + why);
 }
 
-std::string Shown(const Json& json) {
-  return Printable(json.dump(-1, ' ', true, Json::error_handler_t::replace), 40);
+std::string Shown(const OrderedJson& json) {
+  return Printable(json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace), 40);
 }
 
-Result<double> Number(const Json& object, const std::string& where, std::string_view key,
+Result<double> Number(const OrderedJson& object, const std::string& where, std::string_view key,
                       double least, double most) {
   const std::string name = where + std::string(key);
   const auto found = object.find(key);
   if (found == object.end()) return Wrong(name, "is missing");
   const double number = found->is_number() ? found->get<double>() : std::nan("");
   if (number >= least && number <= most) return number;
-  return Wrong(name, "must be a number from " + Json(least).dump() + " to " + Json(most).dump() +
-                         ", not " + Shown(*found));
+  return Wrong(name, "must be a number from " + OrderedJson(least).dump() + " to " +
+                         OrderedJson(most).dump() + ", not " + Shown(*found));
 }
 
-Result<uint64_t> Whole(const Json& object, const std::string& where, std::string_view key,
+Result<uint64_t> Whole(const OrderedJson& object, const std::string& where, std::string_view key,
                        uint64_t most) {
   ASSIGN_OR_RETURN(const double number, Number(object, where, key, 1, static_cast<double>(most)));
   if (number == std::floor(number)) return static_cast<uint64_t>(number);
   return Wrong(where + std::string(key), "must be a whole number");
 }
 
-Result<std::string> Text(const Json& object, const std::string& where, std::string_view key) {
+Result<std::string> Text(const OrderedJson& object, const std::string& where,
+                         std::string_view key) {
   const auto found = object.find(key);
   if (found == object.end()) return Wrong(where + std::string(key), "is missing");
   if (!found->is_string() || found->get_ref<const std::string&>().size() > 1000) {
@@ -77,7 +78,7 @@ Result<std::string> Text(const Json& object, const std::string& where, std::stri
   return found->get<std::string>();
 }
 
-Status OnlyKeys(const Json& object, const std::string& where,
+Status OnlyKeys(const OrderedJson& object, const std::string& where,
                 const std::vector<std::string_view>& known) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -98,7 +99,7 @@ Result<size_t> OneOf(const std::string& word, const std::array<std::string_view,
                           (meant ? " (did you mean " + std::string(*meant) + "?)" : ""));
 }
 
-Result<GpuFigure> ReadFigure(const Json& object, const std::string& where) {
+Result<GpuFigure> ReadFigure(const OrderedJson& object, const std::string& where) {
   if (!object.is_object()) return Wrong(where, "is not an object");
   GpuFigure figure;
   std::array<std::string_view, kGpuOperators> names;
@@ -111,7 +112,7 @@ Result<GpuFigure> ReadFigure(const Json& object, const std::string& where) {
   if (facts.has_precision) {
     keys.emplace_back("precision");
     ASSIGN_OR_RETURN(const std::string precision, Text(object, where, "precision"));
-    ASSIGN_OR_RETURN(const size_t index, OneOf(precision, kPrecisions, where + "precision"));
+    ASSIGN_OR_RETURN(const size_t index, OneOf(precision, kPrecisionNames, where + "precision"));
     figure.precision = static_cast<spec::Precision>(index);
   }
   for (size_t i = 0; i < facts.size_count; ++i) {
@@ -259,9 +260,9 @@ std::span<const std::string_view> GpuSizeNames(GpuOperator op) {
 
 Result<GpuFile> ParseGpuFile(std::string_view text) {
   if (text.size() > kLargest) return InvalidArgument("GPU file: larger than 4 MiB");
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return InvalidArgument("GPU file: not JSON, or cut off");
-  if (!json.is_object() || json.value("format", Json()) != "longhaul-gpu") {
+  if (!json.is_object() || json.value("format", OrderedJson()) != "longhaul-gpu") {
     return InvalidArgument(
         "GPU file: format is not \"longhaul-gpu\": write one with longhaul calibrate --device "
         "cuda");
@@ -309,22 +310,23 @@ Result<GpuFile> ParseGpuFile(std::string_view text) {
 }
 
 std::string ToJson(const GpuFile& file) {
-  Json json = {{"format", "longhaul-gpu"},
-               {"version", 1},
-               {"machine", file.machine},
-               {"measured_at", file.measured_at},
-               {"driver", file.driver},
-               {"gpus", file.gpus},
-               {"memory_bytes", file.memory.count()},
-               {"compute_units", file.compute_units},
-               {"quick", file.quick},
-               {"figures", "@"}};
+  OrderedJson json = {{"format", "longhaul-gpu"},
+                      {"version", 1},
+                      {"machine", file.machine},
+                      {"measured_at", file.measured_at},
+                      {"driver", file.driver},
+                      {"gpus", file.gpus},
+                      {"memory_bytes", file.memory.count()},
+                      {"compute_units", file.compute_units},
+                      {"quick", file.quick},
+                      {"figures", "@"}};
   // One figure a line, so that two files can be compared by eye.
   std::string figures;
   for (const GpuFigure& figure : file.figures) {
     const Facts& facts = FactsOf(figure.op);
-    Json line = {{"operator", facts.name}};
-    if (facts.has_precision) line["precision"] = kPrecisions[static_cast<size_t>(figure.precision)];
+    OrderedJson line = {{"operator", facts.name}};
+    if (facts.has_precision)
+      line["precision"] = kPrecisionNames[static_cast<size_t>(figure.precision)];
     for (size_t i = 0; i < facts.size_count; ++i) {
       line[std::string(facts.sizes[i])] = figure.sizes[i];
     }
@@ -333,7 +335,7 @@ std::string ToJson(const GpuFile& file) {
     line["repeats"] = figure.repeats;
     figures += (figures.empty() ? "\n    " : ",\n    ") + line.dump();
   }
-  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
   const std::string mark = "\"figures\": \"@\"";
   text.replace(text.rfind(mark), mark.size(), "\"figures\": [" + figures + "\n  ]");
   return text + "\n";

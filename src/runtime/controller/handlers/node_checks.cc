@@ -10,7 +10,7 @@ namespace longhaul::runtime::controller {
 
 namespace {
 
-using Stage = NodeInquiry::Stage;
+using InquiryStage = NodeInquiry::Stage;
 
 // A process that SIGKILL does not end within this time waits in the kernel, for a device or a file
 // system.
@@ -78,8 +78,8 @@ bool NodeChecks::Await(JobRecord& job) {
     context_.SetState(job, proto::RECOVERING, "its nodes are checked");
     context_.deadlines.Set(DeadlineKind::kNodeCheck, job.id(), context_.now + kKillLimit);
   }
-  if (job.nodes_checked.stage() == Stage::kEndsWorkers && job.group.all_closed()) Order(job);
-  return job.nodes_checked.stage() != Stage::kNone;
+  if (job.nodes_checked.stage() == InquiryStage::kEndsWorkers && job.group.all_closed()) Order(job);
+  return job.nodes_checked.stage() != InquiryStage::kNone;
 }
 
 void NodeChecks::Order(JobRecord& job) {
@@ -96,7 +96,7 @@ void NodeChecks::OnNodesChecked(const proto::Event& event) {
   const auto& checked = event.nodes_checked();
   JobRecord* job = context_.jobs.Find(checked.job_id());
   if (job == nullptr || !job->live() || job->closing() || !job->faults.undecided()) return;
-  if (job->nodes_checked.stage() != Stage::kRuns) return;
+  if (job->nodes_checked.stage() != InquiryStage::kRuns) return;
   if (checked.fault() != job->faults.newest().number()) return;
   const std::vector<FaultyNode> faulty = FaultyNodesOf(checked, job->group);
   const std::string found = FindingsOf(checked, faulty);
@@ -108,8 +108,8 @@ void NodeChecks::OnNodesChecked(const proto::Event& event) {
 }
 
 void NodeChecks::OnOverdue(JobRecord& job) {
-  if (!job.faults.undecided() || job.nodes_checked.stage() == Stage::kNone) return;
-  if (job.nodes_checked.stage() == Stage::kRuns) {
+  if (!job.faults.undecided() || job.nodes_checked.stage() == InquiryStage::kNone) return;
+  if (job.nodes_checked.stage() == InquiryStage::kRuns) {
     context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
                         "the check of its nodes has not ended within " +
                             ToString(context_.options.node_check_limit));
@@ -145,7 +145,7 @@ void NodeChecks::Conclude(JobRecord& job, const std::vector<FaultyNode>& faulty)
 
 void NodeChecks::ForgetAll() {
   for (auto& [id, job] : context_.jobs.all()) {
-    if (job.nodes_checked.stage() == Stage::kNone) continue;
+    if (job.nodes_checked.stage() == InquiryStage::kNone) continue;
     job.nodes_checked.Forget();
     context_.deadlines.Clear(DeadlineKind::kNodeCheck, id);
   }

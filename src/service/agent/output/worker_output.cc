@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLines = 20;
 constexpr size_t kMostTailBytes = 4096;
-constexpr uint64_t kLongestFile = 1 << 20;
+constexpr uint64_t kLongestErrorFile = 1 << 20;
 
 // Never blocks, and follows no link in the last part of the path.
 Result<io::Fd> OpenRegular(const std::string& path, int flags) {
@@ -38,7 +38,7 @@ Result<io::Fd> OpenRegular(const std::string& path, int flags) {
 
 Result<std::string> ReadWorkerFile(const std::string& path) {
   ASSIGN_OR_RETURN(const io::Fd file, OpenRegular(path, O_RDONLY));
-  std::string text(kLongestFile, '\0');
+  std::string text(kLongestErrorFile, '\0');
   const ssize_t got = pread(file.get(), text.data(), text.size(), 0);
   if (got < 0) return FromErrno(errno, "cannot read " + path);
   text.resize(static_cast<size_t>(got));

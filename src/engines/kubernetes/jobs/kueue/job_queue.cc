@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "engines/kubernetes/jobs/job_actions.h"
 #include "engines/kubernetes/jobs/job_status.h"
 #include "engines/kubernetes/jobs/json_members.h"
 
@@ -31,7 +32,6 @@ constexpr std::string_view kDeactivated = "Deactivated";
 constexpr std::string_view kWaitForStart = "WaitForStart";
 constexpr std::string_view kWaitForRecovery = "WaitForRecovery";
 
-PodName NameOf(const LonghaulJob& job) { return {job.namespace_name, job.name, job.uid}; }
 PodName NameOf(const Workload& workload) {
   return {workload.namespace_name, workload.name, workload.uid};
 }

@@ -8,7 +8,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr Duration kLongestTime = std::chrono::hours(24 * 3660);  // ten years
+constexpr Duration kLongestLife = std::chrono::hours(24 * 3660);  // ten years
 constexpr Duration kLongestJoin = std::chrono::hours(24 * 7);
 
 Result<Duration> ParseExpires(const std::string& text, Duration longest) {
@@ -34,7 +34,7 @@ Result<TokenRequest> ParseTokenRequest(std::string_view body, Instant now) {
   RETURN_IF_ERROR(CheckTokenName(request.name));
   ASSIGN_OR_RETURN(request.role, ParseRole(role));
   if (expires.empty()) return request;
-  ASSIGN_OR_RETURN(const Duration lasts, ParseExpires(expires, kLongestTime));
+  ASSIGN_OR_RETURN(const Duration lasts, ParseExpires(expires, kLongestLife));
   request.expires = now + lasts;
   return request;
 }
