@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kReplayLimit = 100'000;
 // Late, so that outboxes are never empty when something breaks.
 constexpr Duration kAcknowledgeAfter = std::chrono::seconds(20);
-// Of service/agent/controller_link.h.
+// Of service/agent/link/reconnect_pauses.h, with heartbeats every 250 ms.
 constexpr Duration kFirstRetry = std::chrono::milliseconds(40);
+constexpr Duration kQuickRetry = std::chrono::milliseconds(166);
+constexpr Duration kQuickTime = std::chrono::minutes(1);
 constexpr Duration kLongestRetry = std::chrono::seconds(1);
 constexpr Duration kFirstRetransmission = std::chrono::milliseconds(200);
 
@@ -361,7 +363,9 @@ void ControllerHost::Connect(size_t index) {
 
 Duration ControllerHost::PauseOfRetry(SimNode& node) {
   if (!world_.options.retries_double) return world_.Around(std::chrono::milliseconds(300));
-  node.retry = std::clamp(2 * node.retry, kFirstRetry, kLongestRetry);
+  const bool quick =
+      world_.queue.now() - std::max(node.lost_controller_at, node.booted) < kQuickTime;
+  node.retry = std::clamp(2 * node.retry, kFirstRetry, quick ? kQuickRetry : kLongestRetry);
   return DurationFromSeconds(ToSeconds(node.retry) * (0.5 + world_.random.Uniform()));
 }
 
@@ -369,6 +373,7 @@ void ControllerHost::BreakStream(size_t index, const std::string& reason) {
   SimNode& node = world_.nodes[index];
   if (!node.connected) return;
   node.connected = false;
+  node.lost_controller_at = world_.queue.now();
   proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
   event.set_node(node.id.value());
@@ -389,6 +394,7 @@ void ControllerHost::CrashController(std::optional<Duration> away) {
   for (SimNode& node : world_.nodes) {
     if (!node.connected) continue;
     node.connected = false;
+    node.lost_controller_at = world_.queue.now();
     const size_t index = world_.index.at(node.id.value());
     if (node.core == nullptr) continue;
     machines_.Input(index, Disconnected{});

@@ -46,7 +46,9 @@ struct SimNode {
   uint64_t life = 0;                // rises with each boot; also the agent's incarnation
   bool connected = false;
   uint64_t stream = 0;  // rises with each connection
-  bool cut = false;     // the link is broken, and no stream can begin
+  Instant connected_at{};
+  Instant lost_controller_at{};
+  bool cut = false;  // the link is broken, and no stream can begin
   // Nothing arrives, although no stream has ended; what has been sent meanwhile arrives later.
   bool silent = false;
   Instant flows_again{};

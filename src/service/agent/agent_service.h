@@ -1,7 +1,7 @@
 // The service of one node's agent: runtime::AgentCore on a real machine.
 //
 // One thread, the loop's, owns the core, the workers' processes, the worker APIs, the arenas and
-// the stores. Two helpers do what may block: the link to the controller (controller_link.h) and the
+// the stores. Two helpers do what may block: the link to the controller (link/) and the
 // disk (disk_worker.h). The service feeds each fact to the core and carries out each effect.
 // Workers continue when the controller is away.
 #pragma once
@@ -27,11 +27,11 @@
 #include "service/agent/agent_memory.h"
 #include "service/agent/agent_options.h"
 #include "service/agent/check/node_checker.h"
-#include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/identity/agent_credentials.h"
 #include "service/agent/identity/identity_renewal.h"
+#include "service/agent/link/controller_link.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/snapshot_check.h"

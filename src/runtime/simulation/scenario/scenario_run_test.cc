@@ -116,6 +116,15 @@ TEST(ScenarioRun, AKilledAgentLeavesItsSnapshotsToTheNextOne) {
   EXPECT_EQ(result.scenario.faults.at(0).steps_again, 3u) << "from step 40 in memory";
 }
 
+TEST(ScenarioRun, AWorkerKilledWithoutAControllerIsStartedSoonAfterItsReturn) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: kill_controller, for: 5s}\n"
+      "- {after: 4s, fault: kill_worker, rank: 1}");
+  EXPECT_THAT(ClassesOf(result), ElementsAre("process"));
+  const ScenarioFaultRecord& fault = result.scenario.faults.at(1);
+  EXPECT_LT(*fault.new_step - fault.at, std::chrono::milliseconds(1'800)) << "1.1 s without one";
+}
+
 TEST(ScenarioRun, AStoppedWorkerDelaysAllButIsNoFault) {
   const SimulationResult result = Survive("- {at_step: 40, fault: stop_worker, rank: 1, for: 2s}");
   EXPECT_THAT(ClassesOf(result), IsEmpty());
