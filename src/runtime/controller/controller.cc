@@ -68,6 +68,7 @@ class Controller::Parts {
   bool Accept(const proto::Event& event);
   void Dispatch(const proto::Event& event);
   void OnControllerStarted(const proto::ControllerStarted& started);
+  void OnWorkersProbed(const proto::Event& event);
   void OnTick();
   void CommitProven();
   void OnDeadline(const controller::Deadlines::Name& name);
@@ -278,6 +279,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return closer.OnAttemptClosed(event);
     case proto::Event::kSnapshotSealed:
       return snapshots.OnSnapshotSealed(event);
+    case proto::Event::kCopyReceived:
+      return snapshots.OnCopyReceived(event);
     case proto::Event::kSnapshotReplicated:
       return snapshots.OnSnapshotReplicated(event);
     case proto::Event::kSnapshotPersisted:
@@ -291,9 +294,7 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kSnapshotFailed:
       return snapshots.OnSnapshotFailed(event);
     case proto::Event::kWorkersProbed:
-      suspicions.OnWorkersProbed(event);
-      slow_workers.OnWorkersProbed(event);
-      return hangs.OnWorkersProbed(event);
+      return OnWorkersProbed(event);
     case proto::Event::kWorkersSampled:
       return slow_workers.OnWorkersSampled(event);
     case proto::Event::kWorkerSilent:
@@ -334,6 +335,12 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
   }
   starter.WatchStartsAgain();
   run_times.WatchAll();
+}
+
+void Controller::Parts::OnWorkersProbed(const proto::Event& event) {
+  suspicions.OnWorkersProbed(event);
+  slow_workers.OnWorkersProbed(event);
+  hangs.OnWorkersProbed(event);
 }
 
 void Controller::Parts::OnTick() {

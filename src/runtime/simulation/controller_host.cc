@@ -156,6 +156,7 @@ void ControllerHost::Watch(const proto::Notification& notification) {
     world_.audit.Sized(at, world_.ranks);
   } else if (notification.has_attempt()) {
     if (world_.on_attempt) world_.on_attempt(notification.attempt());
+    CheckRestore(notification.attempt());
     world_.audit.Sized(at, notification.attempt().world());
     const uint32_t nodes = notification.attempt().world() / world_.options.processes_per_node;
     const bool within =
@@ -170,6 +171,22 @@ void ControllerHost::Watch(const proto::Notification& notification) {
                            std::to_string(notification.attempt().world()) + " ranks on " +
                            std::to_string(notification.attempt().gang_size()) + " nodes");
     }
+  }
+}
+
+// A restart uses the newest complete snapshot that live nodes hold, whoever has reported it. Only
+// where the gang keeps its size and no snapshot is damaged.
+void ControllerHost::CheckRestore(const proto::AttemptNotification& attempt) {
+  if (!world_.options.scenario.has_value()) return;
+  const std::vector<std::string> gang(attempt.gang().begin(), attempt.gang().end());
+  for (SimSeal& seal : world_.seals) {
+    if (seal.step <= attempt.restore().step()) continue;
+    if (!seal.given_up && world_.LiveNodesHold(seal, gang)) {
+      world_.audit.Violate("attempt " + std::to_string(attempt.attempt()) + " begins from step " +
+                           std::to_string(attempt.restore().step()) +
+                           ", although live nodes hold step " + std::to_string(seal.step));
+    }
+    seal.given_up = true;
   }
 }
 
@@ -355,6 +372,7 @@ void ControllerHost::Connect(size_t index) {
     return;
   }
   node.connected = true;
+  node.connected_at = world_.queue.now();
   node.retry = Duration(0);
   node.silent = false;
   ++node.stream;

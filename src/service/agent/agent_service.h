@@ -72,6 +72,7 @@ class AgentService final : private WorkerApiHost {
 
   Status StartLink(const AgentCredentials& credentials, uint64_t incarnation);
   void StartChecker(const std::string& peer_secret);
+  void FeedCopies();  // that other nodes send
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
   void Feed(runtime::AgentInput input);
@@ -155,6 +156,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<NodeChecker> checker_;
   std::unique_ptr<ControllerLink> link_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
 // `longhaul agent`: runs until SIGTERM or SIGINT, which shut it down; a second signal ends it at

@@ -42,7 +42,7 @@ void NodeHandler::OnAgentJoined(const proto::Event& event) {
   }
   const bool was_cut = nodes.Join(id, event.sequence(), event.agent_joined());
   if (was_cut) context_.scheduler.Cut(id.value(), context_.now);
-  if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
+  snapshots_.TakeMemory(id, life_before);
   context_.UpdateScheduler(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
   context_.AddNodeNotification(id);

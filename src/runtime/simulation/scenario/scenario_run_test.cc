@@ -116,6 +116,17 @@ TEST(ScenarioRun, AKilledAgentLeavesItsSnapshotsToTheNextOne) {
   EXPECT_EQ(result.scenario.faults.at(0).steps_again, 3u) << "from step 40 in memory";
 }
 
+// Host 2 is lost while no controller is there to take its reports of the last copies.
+TEST(ScenarioRun, CopiesServeWhoseSenderIsLostInTheAbsenceOfTheController) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: kill_controller, for: 3s}\n"
+      "- {after: 2s, fault: power_off, node: 2, for: 5s}");
+  ASSERT_EQ(result.scenario.faults.size(), 2u);
+  const ScenarioFaultRecord& lost = result.scenario.faults[1];
+  EXPECT_GT(lost.step, 60u) << "training continues meanwhile";
+  EXPECT_LT(lost.steps_again, 20u) << "from the newest snapshot, not from before the absence";
+}
+
 TEST(ScenarioRun, AWorkerKilledWithoutAControllerIsStartedSoonAfterItsReturn) {
   const SimulationResult result = Survive(
       "- {at_step: 42, fault: kill_controller, for: 5s}\n"
