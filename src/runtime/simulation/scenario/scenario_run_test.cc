@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "runtime/controller/job/job_faults.h"
 
 namespace longhaul::runtime::simulation {
 namespace {
@@ -125,6 +126,22 @@ TEST(ScenarioRun, CopiesServeWhoseSenderIsLostInTheAbsenceOfTheController) {
   const ScenarioFaultRecord& lost = result.scenario.faults[1];
   EXPECT_GT(lost.step, 60u) << "training continues meanwhile";
   EXPECT_LT(lost.steps_again, 20u) << "from the newest snapshot, not from before the absence";
+}
+
+// The controller has noticed the silence of host 2, and waits for its agent.
+TEST(ScenarioRun, AWorkerThatIsKilledWhileAHostIsBeingLostIsAFaultOfItsOwn) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: power_off, node: 2, for: 5s}\n"
+      "- {after: 1500ms, fault: kill_worker, rank: 1}");
+  EXPECT_THAT(ClassesOf(result), testing::UnorderedElementsAre("node", "process"));
+  EXPECT_EQ(result.status.restarts(), 1u);
+  double costs = 0, bad = 0;
+  for (const auto& fault : result.status.faults()) costs += fault.lost_rank_seconds();
+  for (const auto& [category, seconds] : controller::BadTimeOf(result.status.ledger())) {
+    bad += seconds;
+  }
+  EXPECT_LT(costs, bad) << "the start of the job is no fault";
+  EXPECT_GT(costs, bad / 2);
 }
 
 TEST(ScenarioRun, AWorkerKilledWithoutAControllerIsStartedSoonAfterItsReturn) {
