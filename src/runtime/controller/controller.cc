@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/controller/controller_context.h"
+#include "runtime/controller/handlers/absent_nodes.h"
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
@@ -56,9 +57,10 @@ class Controller::Parts {
         steps(context, faults, numbers, hangs, suspicions, slow_workers, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
-        nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
+        nodes(context, checkpoints, starter, faults, closer, placement, snapshots, absent),
         changes(context, releaser),
         spares(context, starter),
+        absent(context, spares),
         status(context),
         invariants(context, placement) {}
   Parts(const Parts&) = delete;
@@ -94,6 +96,7 @@ class Controller::Parts {
   controller::NodeHandler nodes;
   controller::OperatorChanges changes;
   controller::SpareNodes spares;
+  controller::AbsentNodes absent;
   controller::StatusReporter status;
   controller::Invariants invariants;
 };

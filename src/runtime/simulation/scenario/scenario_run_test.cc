@@ -144,6 +144,15 @@ TEST(ScenarioRun, AWorkerThatIsKilledWhileAHostIsBeingLostIsAFaultOfItsOwn) {
   EXPECT_GT(costs, bad / 2);
 }
 
+TEST(ScenarioRun, AHostThatIsLostWithTheControllerIsSoonReplaced) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: power_off, node: 2, for: 20s}\n"
+      "- {after: 500ms, fault: kill_controller, for: 500ms}");
+  EXPECT_THAT(ClassesOf(result), ElementsAre("node"));
+  const ScenarioFaultRecord& fault = result.scenario.faults.at(0);
+  EXPECT_LT(*fault.new_step - fault.at, std::chrono::seconds(5));
+}
+
 TEST(ScenarioRun, AWorkerKilledWithoutAControllerIsStartedSoonAfterItsReturn) {
   const SimulationResult result = Survive(
       "- {at_step: 42, fault: kill_controller, for: 5s}\n"
