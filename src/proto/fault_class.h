@@ -21,4 +21,8 @@ std::string_view NameOf(FaultClass fault);
 // Returns nothing for a name that NameOf does not return: a newer controller may have more classes.
 std::optional<FaultClass> FaultClassOf(std::string_view name);
 
+// Begins the action of a fault that happened together with another one, whose number follows. The
+// restart for that one was for both, and has its cost.
+inline constexpr std::string_view kSameRestart = "the same restart as for fault ";
+
 }  // namespace longhaul::proto

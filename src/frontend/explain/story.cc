@@ -1,6 +1,7 @@
 #include "frontend/explain/story.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -85,10 +86,27 @@ class Reader {
     Draft& draft = found->second;
     draft.fault = fault;
     if (!is_new) return;
+    // One that is known only after the restart happened in the attempt before it, as the other did.
+    if (const Draft* other = OfSameRestart(fault)) {
+      draft = *other;
+      draft.fault = fault;
+      draft.messages.clear();
+      return;
+    }
     draft.attempt = attempt_;
     draft.last_step = step_;
     draft.last_step_at_ns = step_at_ns_;
     draft.world = world_;
+  }
+
+  const Draft* OfSameRestart(const proto::Fault& fault) const {
+    uint32_t number = 0;
+    const std::string& action = fault.action();
+    if (!action.starts_with(proto::kSameRestart)) return nullptr;
+    const char* begin = action.data() + proto::kSameRestart.size();
+    std::from_chars(begin, action.data() + action.size(), number);
+    const auto other = drafts_.find(number);
+    return other == drafts_.end() ? nullptr : &other->second;
   }
 
   void TakeMessage(const proto::Notification& notification) {

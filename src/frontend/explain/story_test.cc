@@ -190,6 +190,24 @@ TEST(Story, TellsTheActionsInOrder) {
                              [](const Moment& a, const Moment& b) { return a.at_ns < b.at_ns; }));
 }
 
+TEST(Story, TwoFaultsWithOneRestartHaveTheirOwnEvidence) {
+  Log log = KilledWorker();
+  proto::Fault other = NewFault(2, "process", "worker 3 was ended by signal 9 (SIGKILL)", 40.5, 47);
+  other.set_node("node-2");
+  other.set_rank(3);
+  other.set_action("the same restart as for fault 1");
+  other.set_decided_at_ns(After(47));
+  log.Exit(40.5, 1, 3, "node-2", -1, 9);
+  log.Fault(47, other);
+  const Story story = MakeStory(log.Record());
+  ASSERT_EQ(story.faults.size(), 2U);
+  const FaultStory& fault = story.faults[1];
+  EXPECT_EQ(fault.attempt, 1U) << "known only in attempt 2";
+  EXPECT_EQ(fault.next_attempt, 2U);
+  EXPECT_EQ(fault.signal, 9);
+  EXPECT_EQ(fault.cost_seconds, 0);
+}
+
 TEST(Story, StatesHowLongALostAgentWasSilent) {
   Log log;
   log.Attempt(1, 1);

@@ -4,6 +4,14 @@
 
 namespace longhaul::runtime::agent {
 
+AgentContext::AgentContext(NodeId own_node, uint64_t life, AgentFacts own_facts)
+    : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {
+  std::erase_if(facts.held, [this](const AgentFacts::HeldSnapshot& held) {
+    if (held.copy) copies.Add(held.job, held.rank, {held.attempt, held.step});
+    return held.copy;
+  });
+}
+
 // Outbox::Add assigns the sequence number, so the order of these calls is the order in which the
 // controller takes the events.
 void AgentContext::ReportAt(proto::Event event, Instant at) {

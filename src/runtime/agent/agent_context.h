@@ -17,13 +17,13 @@
 #include "runtime/agent/agent_job.h"
 #include "runtime/agent/agent_messages.h"
 #include "runtime/agent/outbox.h"
+#include "runtime/agent/peer_copies.h"
 
 namespace longhaul::runtime::agent {
 
 class AgentContext {
  public:
-  AgentContext(NodeId own_node, uint64_t life, AgentFacts own_facts)
-      : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {}
+  AgentContext(NodeId own_node, uint64_t life, AgentFacts own_facts);
 
   // Sends an event, or keeps it until the agent is connected.
   void Report(proto::Event event) { ReportAt(std::move(event), now); }
@@ -61,6 +61,7 @@ class AgentContext {
   // The jobs that this node may be the next to run, whose fork servers exist, each with its version
   // of PyTorch once that is found.
   std::map<JobId, std::optional<std::string>> prepared;
+  PeerCopies copies;
   Outbox outbox;
   std::vector<AgentEffect> effects;
 };

@@ -132,16 +132,16 @@ proto::AgentJoined AgentCore::Parts::Present() const {
   joined.set_memory_bytes(context.facts.memory_bytes);
   joined.set_peer_port(context.facts.peer_port);
   for (const AgentFacts::HeldSnapshot& snapshot : context.facts.held) {
-    // The job has been started by this agent since, so its snapshots are reported as seals and no
-    // longer as found in memory.
+    // The job has been started by this agent since, so its snapshots are those of AgentJob.
     if (context.jobs.contains(snapshot.job)) continue;
     proto::AgentJoined::HeldSnapshot& held = *joined.add_held();
     held.set_job_id(snapshot.job.value());
     held.set_rank(snapshot.rank);
     held.set_step(snapshot.step);
     held.set_attempt(snapshot.attempt);
-    held.set_copy(snapshot.copy);
   }
+  for (const auto& [id, job] : context.jobs) agent::AddOwnSnapshots(id, job, joined);
+  context.copies.AddTo(joined);
   for (const auto& [id, job] : context.jobs) {
     for (const auto& [number, attempt] : job.attempts) {
       if (!attempt.alive()) continue;

@@ -92,6 +92,7 @@ struct AgentJob {
   std::optional<SnapshotId> newest;  // sealed by all local ranks
   StartOrder sealed_by;              // the order of those ranks' attempt, while there is a newest
   std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its attempt's order
+  uint64_t memory_since = 0;                // what lower attempts sealed may be gone
   std::optional<SnapshotId> ordered;       // the controller's order: to be written next, or written
   std::vector<uint32_t> ordered_ranks;     // of the order; none: all that this node persists
   std::optional<SnapshotId> persisting;    // under way

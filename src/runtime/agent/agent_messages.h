@@ -217,6 +217,13 @@ struct CopiesSent {
   Duration took{};
   std::string error;  // empty: all copies are sealed there
 };
+// This node's memory has a verified copy of what a rank of another node sealed.
+struct CopyReceived {
+  JobId job;
+  uint32_t rank = 0;
+  uint64_t attempt = 0;  // that sealed it
+  uint64_t step = 0;
+};
 // Answers ProbeWorkersNow, in any order. The core adds each worker's phase and last step.
 struct ProbedWorkers {
   JobId job;
@@ -249,7 +256,8 @@ using AgentInput =
                  WorkerStep, WorkerSealed, WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed,
                  WorkerResultText, WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted,
                  ManifestWritten, CheckpointsMissing, CheckpointCopied, CheckpointFetched,
-                 CopiesSent, ProbedWorkers, SampledWorkers, TimerFired, ShutDownAsked>;
+                 CopiesSent, CopyReceived, ProbedWorkers, SampledWorkers, TimerFired,
+                 ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 

@@ -321,6 +321,84 @@ TEST(AgentCoreAdoption, TellsWhatItHoldsUntilTheJobIsHeardOf) {
   EXPECT_EQ(joined().held_size(), 0);
 }
 
+TEST(AgentCoreCopies, AreReportedOnceAllRanksOfTheOtherNodeHaveOne) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(CopyReceived{kTestJob, 3, 1, 10});
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+  agent.Step(CopyReceived{kTestJob, 2, 1, 10});
+  const std::vector<proto::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "copy_received");
+  EXPECT_EQ(sent[0].copy_received().first_rank(), 2u);
+  EXPECT_EQ(sent[0].copy_received().ranks(), 2u);
+  EXPECT_EQ(sent[0].copy_received().attempt(), 1u);
+  EXPECT_EQ(sent[0].copy_received().step(), 10u);
+  agent.Step(CopyReceived{kTestJob, 2, 1, 10});
+  EXPECT_EQ(Kinds(agent.TakeSent()), "") << "sent again";
+}
+
+TEST(AgentCoreCopies, TheNewestTwoAreListedUntilTheJobIsForgotten) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  for (const uint64_t step : {30u, 10u, 20u}) agent.Step(CopyReceived{kTestJob, 2, 1, step});
+  agent.TakeSent();
+  const auto joined = [&agent] {
+    agent.Step(Disconnected{});
+    agent.Step(Connected{});
+    return agent.TakeSent().back().agent_joined();
+  };
+  const proto::AgentJoined first = joined();
+  ASSERT_EQ(first.held_size(), 2);
+  EXPECT_TRUE(first.held(0).copy());
+  EXPECT_EQ(first.held(0).step(), 30u);
+  EXPECT_EQ(first.held(1).step(), 20u);
+  proto::Command forget;
+  forget.mutable_forget_job()->set_job_id(kTestJob.value());
+  agent.Give(forget);
+  agent.End(1, 0);
+  agent.End(1, 1);
+  EXPECT_EQ(joined().held_size(), 0);
+  agent.Step(CopyReceived{kTestJob, 2, 1, 40});
+  EXPECT_EQ(joined().held_size(), 0) << "it came after its job had ended";
+}
+
+TEST(AgentCoreSnapshot, TheNewestTwoAreListedUnlessTheyWereNoGood) {
+  AgentHarness agent = Connect();
+  agent.Start(1, 2, 2);
+  for (const uint64_t step : {10u, 20u, 30u}) {
+    for (const uint32_t rank : {2u, 3u}) {
+      agent.Step(WorkerSealed{WorkerOf(1, rank), step, Duration(5), 10, agent.now()});
+    }
+  }
+  agent.Step(WorkerRestoreFailed{WorkerOf(1, 2), 20, proto::Restore::TIER_MEMORY, "hash"});
+  agent.TakeSent();
+  agent.Step(Disconnected{});
+  agent.Step(Connected{});
+  const proto::AgentJoined joined = agent.TakeSent().back().agent_joined();
+  ASSERT_EQ(joined.held_size(), 4);
+  EXPECT_EQ(joined.held(0).step(), 30u);
+  EXPECT_EQ(joined.held(2).step(), 10u) << "20 is not good";
+  EXPECT_EQ(joined.held(3).rank(), 1u) << "the name of the arena";
+}
+
+TEST(AgentCoreSnapshot, AreNotListedWhenAStateFromElsewhereMayHaveReplacedThem) {
+  for (const auto tier : {proto::Restore::TIER_MEMORY, proto::Restore::TIER_PEER}) {
+    AgentHarness agent = Connect();
+    agent.Start(1);
+    agent.Seal(1, 10);
+    proto::Command start = StartCommand(2);
+    start.mutable_start_workers()->mutable_restore()->set_tier(tier);
+    start.mutable_start_workers()->mutable_restore()->set_step(12);
+    agent.Give(start);
+    agent.TakeSent();
+    agent.Step(Disconnected{});
+    agent.Step(Connected{});
+    const int listed = agent.TakeSent().back().agent_joined().held_size();
+    EXPECT_EQ(listed, tier == proto::Restore::TIER_MEMORY ? 2 : 0);
+  }
+}
+
 TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
   AgentCore core = Adopter();
   proto::Command start = StartCommand(4);

@@ -9,6 +9,23 @@
 
 namespace longhaul::runtime::agent {
 
+void AddOwnSnapshots(const JobId& id, const AgentJob& job, proto::AgentJoined& joined) {
+  constexpr int kListed = 2;  // an older one may be replaced at any time
+  if (job.forget) return;
+  int listed = 0;
+  for (auto sealed = job.sealed.rbegin(); sealed != job.sealed.rend(); ++sealed) {
+    const auto& [snapshot, start] = *sealed;
+    if (snapshot.attempt < job.memory_since || ++listed > kListed) break;
+    for (uint32_t i = 0; i < start->local_ranks(); ++i) {
+      proto::AgentJoined::HeldSnapshot& held = *joined.add_held();
+      held.set_job_id(id.value());
+      held.set_rank(start->arena_first_rank() + i);
+      held.set_step(snapshot.step);
+      held.set_attempt(snapshot.attempt);
+    }
+  }
+}
+
 void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.attempt())) return;
@@ -54,7 +71,7 @@ void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const proto::StartW
   uint32_t ranks = 0;
   uint64_t attempt = 0;
   for (const AgentFacts::HeldSnapshot& held : context_.facts.held) {
-    const bool ours = held.job == id && !held.copy && held.rank >= start.arena_first_rank() &&
+    const bool ours = held.job == id && held.rank >= start.arena_first_rank() &&
                       held.rank - start.arena_first_rank() < start.local_ranks();
     if (!ours || held.step != restore.step()) continue;
     ++ranks;
@@ -217,6 +234,28 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
     context_.Report(std::move(event));
   }
   MaybeCopy(fact.job, *job);
+}
+
+// The controller counts in nodes: it hears of a copy once all ranks of the other node have one. All
+// nodes of a gang have the same number of ranks. What arrives before the job has started here is
+// reported when the agent connects the next time.
+void NodeSnapshots::Take(const CopyReceived& fact) {
+  const SnapshotId snapshot{fact.attempt, fact.step};
+  if (context_.IsForgotten(fact.job, fact.attempt)) return;
+  if (!context_.copies.Add(fact.job, fact.rank, snapshot)) return;
+  const AgentJob* job = context_.FindJob(fact.job);
+  if (job == nullptr || job->latest == nullptr) return;
+  const uint32_t ranks = job->latest->local_ranks();
+  const uint32_t first = fact.rank - fact.rank % ranks;
+  if (!context_.copies.HasAll(fact.job, first, ranks, snapshot)) return;
+  proto::Event event;
+  proto::CopyReceived& received = *event.mutable_copy_received();
+  received.set_job_id(fact.job.value());
+  received.set_attempt(fact.attempt);
+  received.set_step(fact.step);
+  received.set_first_rank(first);
+  received.set_ranks(ranks);
+  context_.Report(std::move(event));
 }
 
 // With the whole cluster ending and no controller to grant the commit, what this agent holds of a

@@ -11,6 +11,10 @@ namespace longhaul::runtime::agent {
 
 class WorkerProcesses;
 
+// Lists the newest snapshots of the job's ranks that are in this node's memory. A controller that
+// has given the node up meanwhile does not count them any more.
+void AddOwnSnapshots(const JobId& id, const AgentJob& job, proto::AgentJoined& joined);
+
 class NodeSnapshots {
  public:
   NodeSnapshots(AgentContext& context, WorkerProcesses& processes)
@@ -22,6 +26,7 @@ class NodeSnapshots {
   void Take(const ManifestWritten& fact);
   void Take(const CheckpointsMissing& fact);
   void Take(const CopiesSent& fact);
+  void Take(const CopyReceived& fact);
 
   // The workers of `start` continue from a snapshot that an earlier agent left in memory. From now
   // on this agent persists and copies it.

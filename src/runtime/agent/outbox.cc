@@ -12,7 +12,8 @@ namespace {
 // repeated by later, newer ones.
 bool IsProgress(const proto::Event& event) {
   return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
-         event.has_workers_probed() || event.has_workers_sampled() || event.has_worker_waits();
+         event.has_copy_received() || event.has_workers_probed() || event.has_workers_sampled() ||
+         event.has_worker_waits();
 }
 
 // A report with a validation loss stays separate: the loss belongs to its last step, and a merged

@@ -106,6 +106,8 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   if (job.newest.has_value() && job.newest->step > from) job.newest.reset();
   if (job.ordered.has_value() && job.ordered->step > from) job.ordered.reset();
   std::erase_if(job.sealed, [from](const auto& entry) { return entry.first.step > from; });
+  // A state from elsewhere may replace the arena.
+  if (command.restore().tier() != proto::Restore::TIER_MEMORY) job.memory_since = attempt;
   snapshots_.TakeHeld(id, job, command);
   job.latest = start;
   job.injected.clear();
@@ -174,8 +176,9 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   AgentJob* job = context_.FindJob(id);
   if (job != nullptr && !over && job->highest_attempt > command.attempt()) return;  // it is back
   const auto is_of_job = [&id](const auto& each) { return each.job == id; };
-  const bool held = std::erase_if(context_.facts.held, is_of_job) > 0;
+  const bool held = std::erase_if(context_.facts.held, is_of_job) > 0 || context_.copies.Has(id);
   if (job == nullptr) {
+    context_.copies.Drop(id);
     if (held) context_.effects.push_back(DropJob{id});
     return;
   }
@@ -221,6 +224,7 @@ void WorkerProcesses::MaybeDrop(const JobId& id) {
   if (job->persisting.has_value() || job->committing.has_value()) return;
   context_.effects.push_back(CloseStores{id, UINT64_MAX});
   context_.effects.push_back(DropJob{id});
+  context_.copies.Drop(id);
   const uint64_t until = job->forget_attempt;
   context_.jobs.erase(id);
   context_.forgotten.emplace_back(id, until);

@@ -58,6 +58,10 @@ void WorkerReports::Take(const WorkerRestored& fact) {
 // the bad copies.
 void WorkerReports::Take(const WorkerRestoreFailed& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
+  if (fact.tier == proto::Restore::TIER_MEMORY) {
+    std::erase_if(context_.jobs.at(fact.worker.job).sealed,
+                  [&fact](const auto& entry) { return entry.first.step == fact.step; });
+  }
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(fact.worker.job.value());

@@ -93,11 +93,12 @@ class Cluster {
     Feed(event);
   }
   void Copy(const std::string& of, uint64_t step, const std::string& at) {
-    proto::Event event = From(of);
-    event.mutable_snapshot_replicated()->set_job_id("gpt-1");
-    event.mutable_snapshot_replicated()->set_attempt(Job().attempt());
-    event.mutable_snapshot_replicated()->set_step(step);
-    event.mutable_snapshot_replicated()->set_holder(at);
+    proto::Event event = From(at);
+    event.mutable_copy_received()->set_job_id("gpt-1");
+    event.mutable_copy_received()->set_attempt(Job().attempt());
+    event.mutable_copy_received()->set_step(step);
+    event.mutable_copy_received()->set_first_rank(of == "node-1" ? 0 : 2);
+    event.mutable_copy_received()->set_ranks(2);
     Feed(event);
   }
   void Persist(const std::string& node, uint64_t step) {

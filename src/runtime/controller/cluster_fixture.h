@@ -190,12 +190,13 @@ class Cluster {
 
   // A copy of the node's snapshot is sealed in the holder's memory.
   void Copy(const std::string& node, uint64_t step, const std::string& holder) {
-    proto::SnapshotReplicated replicated;
-    replicated.set_job_id("gpt-1");
-    replicated.set_attempt(Job().attempt());
-    replicated.set_step(step);
-    replicated.set_holder(holder);
-    Report(node, &proto::Event::mutable_snapshot_replicated, replicated);
+    proto::CopyReceived received;
+    received.set_job_id("gpt-1");
+    received.set_attempt(Job().attempt());
+    received.set_step(step);
+    received.set_first_rank(node == "node-1" ? 0 : 2);
+    received.set_ranks(2);
+    Report(holder, &proto::Event::mutable_copy_received, received);
   }
   void CopyFails(const std::string& node, uint64_t step) {
     proto::SnapshotFailed failed;

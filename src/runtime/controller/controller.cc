@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/controller/controller_context.h"
+#include "runtime/controller/handlers/absent_nodes.h"
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
@@ -56,9 +57,10 @@ class Controller::Parts {
         steps(context, faults, numbers, hangs, suspicions, slow_workers, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
-        nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
+        nodes(context, checkpoints, starter, faults, closer, placement, snapshots, absent),
         changes(context, releaser),
         spares(context, starter),
+        absent(context, spares),
         status(context),
         invariants(context, placement) {}
   Parts(const Parts&) = delete;
@@ -68,6 +70,7 @@ class Controller::Parts {
   bool Accept(const proto::Event& event);
   void Dispatch(const proto::Event& event);
   void OnControllerStarted(const proto::ControllerStarted& started);
+  void OnWorkersProbed(const proto::Event& event);
   void OnTick();
   void CommitProven();
   void OnDeadline(const controller::Deadlines::Name& name);
@@ -93,6 +96,7 @@ class Controller::Parts {
   controller::NodeHandler nodes;
   controller::OperatorChanges changes;
   controller::SpareNodes spares;
+  controller::AbsentNodes absent;
   controller::StatusReporter status;
   controller::Invariants invariants;
 };
@@ -278,6 +282,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return closer.OnAttemptClosed(event);
     case proto::Event::kSnapshotSealed:
       return snapshots.OnSnapshotSealed(event);
+    case proto::Event::kCopyReceived:
+      return snapshots.OnCopyReceived(event);
     case proto::Event::kSnapshotReplicated:
       return snapshots.OnSnapshotReplicated(event);
     case proto::Event::kSnapshotPersisted:
@@ -291,9 +297,7 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kSnapshotFailed:
       return snapshots.OnSnapshotFailed(event);
     case proto::Event::kWorkersProbed:
-      suspicions.OnWorkersProbed(event);
-      slow_workers.OnWorkersProbed(event);
-      return hangs.OnWorkersProbed(event);
+      return OnWorkersProbed(event);
     case proto::Event::kWorkersSampled:
       return slow_workers.OnWorkersSampled(event);
     case proto::Event::kWorkerSilent:
@@ -334,6 +338,12 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
   }
   starter.WatchStartsAgain();
   run_times.WatchAll();
+}
+
+void Controller::Parts::OnWorkersProbed(const proto::Event& event) {
+  suspicions.OnWorkersProbed(event);
+  slow_workers.OnWorkersProbed(event);
+  hangs.OnWorkersProbed(event);
 }
 
 void Controller::Parts::OnTick() {

@@ -39,7 +39,7 @@ class ClusterScheduler;
 struct ControllerOptions {
   // How long an agent whose stream broke may take to reconnect before its node counts as lost.
   Duration agent_grace = std::chrono::seconds(1);
-  // The same after a start of the controller.
+  // The same after a start of the controller, at most (handlers/absent_nodes.h).
   Duration rejoin_grace = std::chrono::seconds(15);
   // A hang is suspected after the longer of the floor and hang_factor times the slowest recent step
   // without a step. The workers are probed; after the same time again, the attempt is restarted.

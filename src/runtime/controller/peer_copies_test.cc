@@ -80,6 +80,117 @@ TEST(ControllerPeers, ASnapshotThatIsReportedAfterTheFaultReplacesOlderOnes) {
   EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
 }
 
+// A copy of both ranks of a place, as its holder lists it.
+void AddHeld(proto::AgentJoined& joined, uint32_t first_rank, uint64_t step, uint64_t attempt) {
+  for (const uint32_t rank : {first_rank, first_rank + 1}) {
+    proto::AgentJoined::HeldSnapshot& held = *joined.add_held();
+    held.set_job_id("gpt-1");
+    held.set_rank(rank);
+    held.set_step(step);
+    held.set_attempt(attempt);
+    held.set_copy(true);
+  }
+}
+
+// The agent has been without a connection, and lists its copies.
+void Rejoin(Cluster& cluster, const std::string& node, proto::AgentJoined joined) {
+  joined.set_slots(2);
+  joined.set_address("127.0.0.1");
+  joined.set_peer_port(cluster.peer_port);
+  cluster.Disconnect(node);
+  cluster.Report(node, &proto::Event::mutable_agent_joined, std::move(joined));
+}
+
+TEST(ControllerPeers, ACopyServesWhoseSenderIsLostBeforeItReports) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  cluster.SealAll(10);
+  cluster.Copy("node-1", 10, "node-2");
+  cluster.Copy("node-2", 10, "node-1");
+  // Node 2 has sealed 12 and sent the copy, and is lost with its reports.
+  cluster.Seal("node-1", 12);
+  cluster.Copy("node-2", 12, "node-1");
+  LoseAndReturn(cluster, "node-2");
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 12u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-1").step(), 12u);
+  EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
+}
+
+TEST(ControllerPeers, AHolderListsItsCopiesWhenItJoinsAgain) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 12);
+  cluster.SealAll(12);
+  proto::AgentJoined joined;
+  AddHeld(joined, 2, 12, 1);
+  Rejoin(cluster, "node-1", joined);
+  LoseAndReturn(cluster, "node-2");
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 12u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
+}
+
+// Node 2 was given up because it had no connection for a while, but it still has its memory.
+TEST(ControllerPeers, ANodeThatWasGivenUpListsItsOwnSnapshotsWhenItReturns) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 12);
+  cluster.SealAll(12);
+  cluster.Disconnect("node-2");
+  cluster.TickUntil(cluster.now + seconds(2));
+  proto::AgentJoined joined;
+  AddHeld(joined, 2, 12, 1);
+  for (auto& held : *joined.mutable_held()) held.set_copy(false);
+  Rejoin(cluster, "node-2", joined);
+  cluster.Start();
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 12u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_MEMORY);
+}
+
+// Attempt 2 has begun from step 10, so 14 of attempt 1 is void. But it has replaced 8 in the
+// holder's memory.
+TEST(ControllerPeers, AVoidCopyThatIsReportedLateReplacesAnOlderOne) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  for (const uint64_t step : {8u, 10u}) {
+    cluster.SealAll(step);
+    cluster.Copy("node-2", step, "node-1");
+  }
+  cluster.Exit("node-1", 0, -1, 9);
+  cluster.Start();
+  ASSERT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  proto::CopyReceived late;
+  late.set_job_id("gpt-1");
+  late.set_attempt(1);
+  late.set_step(14);
+  late.set_first_rank(2);
+  late.set_ranks(2);
+  cluster.Report("node-1", &proto::Event::mutable_copy_received, late);
+  LoseAndReturn(cluster, "node-2");
+  ASSERT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  cluster.CopyFails("node-2", 10);
+  cluster.TickUntil(cluster.now + seconds(2));
+  cluster.Start();
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE)
+      << "8 is not there: " << cluster.RestoreOf("node-2").DebugString();
+}
+
+TEST(ControllerPeers, ABadCopyIsNotOfferedAgainWhenItsHolderListsIt) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  for (const uint64_t step : {8u, 10u}) {
+    cluster.SealAll(step);
+    cluster.Copy("node-2", step, "node-1");
+  }
+  LoseAndReturn(cluster, "node-2");
+  ASSERT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  cluster.CopyFails("node-2", 10);
+  proto::AgentJoined joined;
+  AddHeld(joined, 2, 8, 1);
+  AddHeld(joined, 2, 10, 1);
+  Rejoin(cluster, "node-1", joined);
+  LoseAndReturn(cluster, "node-2");
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 8u);
+}
+
 TEST(ControllerPeers, CopiesGoWithTheirKeepersMemory) {
   Cluster cluster = RunningWithPeers();
   cluster.Steps(1, 10);

@@ -51,8 +51,11 @@ std::string HiddenState(const JobRecord& job) {
     const PlaceMemory& memory = job.snapshots.places()[i];
     text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +
             std::to_string(member.reported_step) + "," + std::to_string(memory.sealed.newest()) +
-            "," + std::to_string(memory.sealed.second()) + "," + memory.holder.value() + "," +
-            std::to_string(memory.copied.newest()) + "," + std::to_string(memory.copied.second());
+            "," + std::to_string(memory.sealed.second());
+    for (const CopyHolder& holder : memory.copies) {
+      text += "," + holder.node.value() + "," + std::to_string(holder.steps.newest()) + "," +
+              std::to_string(holder.steps.second());
+    }
   }
   return text;
 }

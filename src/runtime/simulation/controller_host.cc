@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kReplayLimit = 100'000;
 // Late, so that outboxes are never empty when something breaks.
 constexpr Duration kAcknowledgeAfter = std::chrono::seconds(20);
-// Of service/agent/controller_link.h.
+// Of service/agent/link/reconnect_pauses.h, with heartbeats every 250 ms.
 constexpr Duration kFirstRetry = std::chrono::milliseconds(40);
+constexpr Duration kQuickRetry = std::chrono::milliseconds(166);
+constexpr Duration kQuickTime = std::chrono::minutes(1);
 constexpr Duration kLongestRetry = std::chrono::seconds(1);
 constexpr Duration kFirstRetransmission = std::chrono::milliseconds(200);
 
@@ -154,6 +156,7 @@ void ControllerHost::Watch(const proto::Notification& notification) {
     world_.audit.Sized(at, world_.ranks);
   } else if (notification.has_attempt()) {
     if (world_.on_attempt) world_.on_attempt(notification.attempt());
+    CheckRestore(notification.attempt());
     world_.audit.Sized(at, notification.attempt().world());
     const uint32_t nodes = notification.attempt().world() / world_.options.processes_per_node;
     const bool within =
@@ -168,6 +171,22 @@ void ControllerHost::Watch(const proto::Notification& notification) {
                            std::to_string(notification.attempt().world()) + " ranks on " +
                            std::to_string(notification.attempt().gang_size()) + " nodes");
     }
+  }
+}
+
+// A restart uses the newest complete snapshot that live nodes hold, whoever has reported it. Only
+// where the gang keeps its size and no snapshot is damaged.
+void ControllerHost::CheckRestore(const proto::AttemptNotification& attempt) {
+  if (!world_.options.scenario.has_value()) return;
+  const std::vector<std::string> gang(attempt.gang().begin(), attempt.gang().end());
+  for (SimSeal& seal : world_.seals) {
+    if (seal.step <= attempt.restore().step()) continue;
+    if (!seal.given_up && world_.LiveNodesHold(seal, gang)) {
+      world_.audit.Violate("attempt " + std::to_string(attempt.attempt()) + " begins from step " +
+                           std::to_string(attempt.restore().step()) +
+                           ", although live nodes hold step " + std::to_string(seal.step));
+    }
+    seal.given_up = true;
   }
 }
 
@@ -353,6 +372,7 @@ void ControllerHost::Connect(size_t index) {
     return;
   }
   node.connected = true;
+  node.connected_at = world_.queue.now();
   node.retry = Duration(0);
   node.silent = false;
   ++node.stream;
@@ -361,7 +381,9 @@ void ControllerHost::Connect(size_t index) {
 
 Duration ControllerHost::PauseOfRetry(SimNode& node) {
   if (!world_.options.retries_double) return world_.Around(std::chrono::milliseconds(300));
-  node.retry = std::clamp(2 * node.retry, kFirstRetry, kLongestRetry);
+  const bool quick =
+      world_.queue.now() - std::max(node.lost_controller_at, node.booted) < kQuickTime;
+  node.retry = std::clamp(2 * node.retry, kFirstRetry, quick ? kQuickRetry : kLongestRetry);
   return DurationFromSeconds(ToSeconds(node.retry) * (0.5 + world_.random.Uniform()));
 }
 
@@ -369,6 +391,7 @@ void ControllerHost::BreakStream(size_t index, const std::string& reason) {
   SimNode& node = world_.nodes[index];
   if (!node.connected) return;
   node.connected = false;
+  node.lost_controller_at = world_.queue.now();
   proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
   event.set_node(node.id.value());
@@ -389,6 +412,7 @@ void ControllerHost::CrashController(std::optional<Duration> away) {
   for (SimNode& node : world_.nodes) {
     if (!node.connected) continue;
     node.connected = false;
+    node.lost_controller_at = world_.queue.now();
     const size_t index = world_.index.at(node.id.value());
     if (node.core == nullptr) continue;
     machines_.Input(index, Disconnected{});

@@ -53,6 +53,7 @@ class ControllerHost {
   void PlanRival();
   void SubmitRival();
   void Watch(const proto::Notification& notification);
+  void CheckRestore(const proto::AttemptNotification& attempt);
   void Look();
   void LookAtPlaces();
   void CompareUsage();

@@ -127,7 +127,7 @@ void FaultInjector::Strike(FaultKind kind) {
   if (kind == FaultKind::kMemoryFlip) {
     const uint64_t newest = std::max(world_.seals[0].step, world_.seals[1].step);
     if (!node.copies.empty() && world_.random.Below(2) == 0) {
-      node.copies.rbegin()->second = true;
+      node.copies.rbegin()->second.damaged = true;
       return count();
     }
     if (newest == 0 || !world_.Holds(node, newest)) return;

@@ -71,10 +71,10 @@ std::vector<AgentFacts::HeldSnapshot> SimNodes::HeldBy(const SimNode& node) cons
     for (const auto& [rank, place] : seal.places) {
       const bool own = world_.nodes[place].id == node.id && world_.Holds(node, seal.step);
       if (own) held.push_back({JobId(world_.job_id), rank, seal.step, seal.attempt, false});
-      if (node.copies.contains({seal.step, rank})) {
-        held.push_back({JobId(world_.job_id), rank, seal.step, seal.attempt, true});
-      }
     }
+  }
+  for (const auto& [key, copy] : node.copies) {
+    held.push_back({JobId(world_.job_id), key.second, key.first, copy.attempt, true});
   }
   return held;
 }
@@ -166,7 +166,8 @@ void SimNodes::LoseMemory(size_t index) {
   node.memory_since = world_.queue.now();
 }
 
-// To the peer's memory, which keeps the two newest of each rank.
+// The holder reports the copy at once. The sender learns of it a message later, unless it has ended
+// by then.
 void SimNodes::SendTo(size_t index, const SendCopies& order) {
   world_.queue.After(
       world_.Around(world_.options.physics.copy),
@@ -183,20 +184,26 @@ void SimNodes::SendTo(size_t index, const SendCopies& order) {
         } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
           answer.error = "the hash differs before it is sent";
         } else {
-          // Keys are (step, rank), so from the end the newest step of a rank comes first.
-          auto& copies = world_.nodes[peer->second].copies;
-          for (const uint32_t rank : order.ranks) {
-            copies[{order.step, rank}] = false;
-            uint32_t newer = 0;
-            for (auto copy = copies.rbegin(); copy != copies.rend();) {
-              const bool drop = copy->first.second == rank && ++newer > 2;
-              copy = drop ? std::make_reverse_iterator(copies.erase(std::next(copy).base()))
-                          : std::next(copy);
-            }
-          }
+          Receive(peer->second, order);
         }
-        Input(index, answer);
+        world_.queue.After(world_.options.physics.message, [this, index, life, answer] {
+          if (world_.nodes[index].life == life) Input(index, answer);
+        });
       });
+}
+
+// Into the memory, which keeps the two newest of each rank.
+void SimNodes::Receive(size_t index, const SendCopies& order) {
+  auto& copies = world_.nodes[index].copies;
+  for (const uint32_t rank : order.ranks) {
+    copies[{order.step, rank}] = {order.attempt, false, world_.queue.now()};
+    std::set<std::pair<uint64_t, uint64_t>> kept;  // by attempt and step
+    for (const auto& [key, copy] : copies) {
+      if (key.second == rank) kept.emplace(copy.attempt, key.first);
+    }
+    if (kept.size() > 2) copies.erase({kept.begin()->second, rank});
+    Input(index, CopyReceived{order.job, rank, order.attempt, order.step});
+  }
 }
 
 void SimNodes::Spawn(size_t index, const SpawnWorker& order) {

@@ -34,6 +34,7 @@ class SimNodes {
   void Probe(size_t node, const ProbeWorkersNow& order);
   void Sample(size_t node, const SampleWorkersNow& order);
   void SendTo(size_t node, const SendCopies& order);
+  void Receive(size_t node, const SendCopies& order);
   void End(size_t node, bool silent, bool unseen);
   std::vector<AgentFacts::HeldSnapshot> HeldBy(const SimNode& node) const;
   void LoseMemory(size_t node);

@@ -143,7 +143,7 @@ std::string SimTraining::WhyNotFromPeer(const WorkerId& worker, const proto::Res
   for (const SimNode& node : world_.nodes) {
     if (node.core == nullptr) continue;
     const auto copy = node.copies.find({restore.step(), worker.rank});
-    if (copy != node.copies.end() && !copy->second) return "";
+    if (copy != node.copies.end() && !copy->second.damaged) return "";
     if (restore.has_source_rank() && world_.Holds(node, restore.step()) &&
         !node.damaged.contains(restore.step())) {
       return "";
@@ -186,7 +186,7 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
                            std::to_string(piece.rank()) + ", and doesn't");
     }
     const bool whole =
-        there && (piece.copy() ? !copy->second : !node.damaged.contains(restore.step()));
+        there && (piece.copy() ? !copy->second.damaged : !node.damaged.contains(restore.step()));
     if (whole) good.insert(StateOf(piece.rank(), world));
     if (!whole) bad.push_back(piece);
   }
@@ -385,7 +385,7 @@ void SimTraining::Seal() {
   }
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
   // Memories hold the newest two snapshots, so the older of them is replaced.
-  older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, {}};
+  older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, {}, world_.queue.now()};
   // Only a job that changes its size restores from pieces of known places, and only in a scenario
   // an agent takes over what an earlier one has left.
   if (world_.options.minimum_nodes > 0 || world_.options.sharded || world_.options.scenario)

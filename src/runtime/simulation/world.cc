@@ -40,4 +40,27 @@ bool World::Holds(const SimNode& node, uint64_t step) const {
   });
 }
 
+// What happened within the last moments may not have been reported yet.
+bool World::LiveNodesHold(const SimSeal& seal, const std::vector<std::string>& gang) const {
+  const Duration reported = 20 * options.physics.message + std::chrono::milliseconds(1);
+  const auto is_known = [&](Instant since) { return since + reported <= queue.now(); };
+  const auto is_heard = [&](const SimNode& node) {
+    return node.core != nullptr && node.connected && !node.silent && is_known(node.connected_at) &&
+           is_known(node.flows_again);
+  };
+  return std::ranges::all_of(seal.places, [&](const auto& place) {
+    const auto& [rank, of] = place;
+    return std::ranges::any_of(nodes, [&, rank = rank, of = of](const SimNode& node) {
+      if (!is_heard(node)) return false;
+      const auto copy = node.copies.find({seal.step, rank});
+      if (copy != node.copies.end() && copy->second.attempt == seal.attempt) {
+        if (!copy->second.damaged && is_known(copy->second.since)) return true;
+      }
+      const bool own = node.id == nodes[of].id && Holds(node, seal.step);
+      return own && is_known(seal.since) &&
+             gang.at(rank / options.processes_per_node) == node.id.value();
+    });
+  });
+}
+
 }  // namespace longhaul::runtime::simulation

@@ -31,6 +31,13 @@ struct SimWorker {
   proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
 };
 
+// A copy that a node keeps of what a rank of another node sealed.
+struct SimCopy {
+  uint64_t attempt = 0;  // that sealed it
+  bool damaged = false;  // a bit of it has flipped
+  Instant since{};
+};
+
 // A snapshot that all live ranks sealed in memory at the same time, because the steps are
 // synchronous.
 struct SimSeal {
@@ -38,6 +45,8 @@ struct SimSeal {
   uint64_t number = 0;  // of this seal, from 1
   uint64_t attempt = 0;
   std::map<uint32_t, size_t> places;  // rank -> node index
+  Instant since{};
+  bool given_up = false;  // an attempt has begun from an earlier step
 };
 
 struct SimNode {
@@ -46,7 +55,9 @@ struct SimNode {
   uint64_t life = 0;                // rises with each boot; also the agent's incarnation
   bool connected = false;
   uint64_t stream = 0;  // rises with each connection
-  bool cut = false;     // the link is broken, and no stream can begin
+  Instant connected_at{};
+  Instant lost_controller_at{};
+  bool cut = false;  // the link is broken, and no stream can begin
   // Nothing arrives, although no stream has ended; what has been sent meanwhile arrives later.
   bool silent = false;
   Instant flows_again{};
@@ -62,9 +73,8 @@ struct SimNode {
   std::map<WorkerId, SimWorker> workers;
   uint64_t last_missed_seal = 0;  // its memory holds only later ones
   std::set<uint64_t> damaged;     // steps whose copy here has a flipped bit
-  // Kept for other nodes: (step, rank) and whether a bit of it has flipped.
-  std::map<std::pair<uint64_t, uint32_t>, bool> copies;
-  Instant memory_since{};  // everything in memory is newer
+  std::map<std::pair<uint64_t, uint32_t>, SimCopy> copies;  // for other nodes, by step and rank
+  Instant memory_since{};                                   // everything in memory is newer
   Instant booted{};
   bool memory_left = false;  // by an agent that has died, for the next one
   // Until then workers that start here fail, or hang.
@@ -119,6 +129,9 @@ class World {
   bool Aggregated() const { return ranks > options.per_worker_limit; }
   // Whether the memory of the node has the snapshot of the step.
   bool Holds(const SimNode& node, uint64_t step) const;
+  // Whether nodes that the controller hears have good snapshots of all ranks, for the places of
+  // this gang.
+  bool LiveNodesHold(const SimSeal& seal, const std::vector<std::string>& gang) const;
 
   const SimulationOptions options;
   Random random;

@@ -126,6 +126,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   agent->peers_ = std::make_unique<PeerWorker>(loop, credentials.peer_secret,
                                                options.peer_bytes_per_second, feed);
 
+  agent->FeedCopies();
   agent->StartChecker(credentials.peer_secret);
   RETURN_IF_ERROR(agent->StartLink(credentials, incarnation));
   agent->CheckCheckpoints();
@@ -150,6 +151,17 @@ Status AgentService::StartLink(const AgentCredentials& credentials, uint64_t inc
   link.incarnation = incarnation;
   link_ = std::make_unique<ControllerLink>(loop_, link, ObserveLink());
   return Status();
+}
+
+// Nobody knows the port before the link has reported it, so no copy has arrived yet.
+void AgentService::FeedCopies() {
+  memory_->copies().OnReceived(
+      [this, weak = std::weak_ptr(alive_)](const checkpoint::SnapshotKey& key) {
+        loop_.Post([this, weak, key] {
+          if (weak.expired()) return;
+          Feed(runtime::CopyReceived{JobId(key.job), key.rank, key.attempt, key.step});
+        });
+      });
 }
 
 void AgentService::StartChecker(const std::string& peer_secret) {

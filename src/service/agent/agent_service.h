@@ -1,7 +1,7 @@
 // The service of one node's agent: runtime::AgentCore on a real machine.
 //
 // One thread, the loop's, owns the core, the workers' processes, the worker APIs, the arenas and
-// the stores. Two helpers do what may block: the link to the controller (controller_link.h) and the
+// the stores. Two helpers do what may block: the link to the controller (link/) and the
 // disk (disk_worker.h). The service feeds each fact to the core and carries out each effect.
 // Workers continue when the controller is away.
 #pragma once
@@ -27,11 +27,11 @@
 #include "service/agent/agent_memory.h"
 #include "service/agent/agent_options.h"
 #include "service/agent/check/node_checker.h"
-#include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/identity/agent_credentials.h"
 #include "service/agent/identity/identity_renewal.h"
+#include "service/agent/link/controller_link.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/snapshot_check.h"
@@ -72,6 +72,7 @@ class AgentService final : private WorkerApiHost {
 
   Status StartLink(const AgentCredentials& credentials, uint64_t incarnation);
   void StartChecker(const std::string& peer_secret);
+  void FeedCopies();  // that other nodes send
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
   void Feed(runtime::AgentInput input);
@@ -155,6 +156,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<NodeChecker> checker_;
   std::unique_ptr<ControllerLink> link_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
 // `longhaul agent`: runs until SIGTERM or SIGINT, which shut it down; a second signal ends it at

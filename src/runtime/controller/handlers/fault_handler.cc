@@ -100,7 +100,7 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   // newest one: a slow node reports its dead worker after the restart has begun.
   if (exited.attempt() < attempt) {
     const bool of_newest = exited.attempt() == job->faults.failed_attempt();
-    if (!killed_by_us && of_newest) ImproveCause(*job, EvidenceOf(event));
+    if (!killed_by_us && of_newest) TakeMoreEvidence(*job, EvidenceOf(event));
     return;
   }
   if (exited.attempt() != attempt || killed_by_us) return;
@@ -169,9 +169,7 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   const auto& vacate = job.placement.vacate();
   if (vacate && vacate->stage != Vacate::Stage::kSnapshot) return;
   if (job.group.empty()) return;
-  // One failure makes the peers fail too. All of them are evidence of one fault, not faults of
-  // their own.
-  if (job.faults.undecided()) return ImproveCause(job, evidence);
+  if (job.faults.undecided()) return TakeMoreEvidence(job, evidence);
   const std::string& id = job.id();
   const Instant now = context_.now;
   const Instant happened = std::min(evidence.happened, now);
@@ -195,6 +193,20 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   context_.SendKill(job, Duration(0), evidence.what);
   context_.SetState(job, proto::RECOVERING, evidence.what);
   context_.AddFaultNotification(job, job.faults.newest());
+}
+
+// One failure makes the peers fail too. These failures are evidence of one fault, not faults of
+// their own.
+void FaultHandler::TakeMoreEvidence(JobRecord& job, const Evidence& evidence) {
+  if (!job.faults.IsAnother(evidence)) return ImproveCause(job, evidence);
+  for (const proto::Fault* fault :
+       job.faults.AddAnother(evidence, job.spec(), job.group, context_.now)) {
+    context_.AddFaultNotification(job, *fault);
+  }
+  job.interval.ObserveFailure();
+  if (job.faults.undecided()) {
+    context_.deadlines.Set(DeadlineKind::kDecide, job.id(), context_.now);
+  }
 }
 
 void FaultHandler::ImproveCause(JobRecord& job, const Evidence& evidence) {
@@ -339,6 +351,9 @@ void FaultHandler::Restart(JobRecord& job) {
        job.group.size(), !node.empty() && !job.group.contains(node)},
       context_.now);
   context_.AddFaultNotification(job, job.faults.newest());
+  for (const proto::Fault* fault : job.faults.OthersOfNewest()) {
+    context_.AddFaultNotification(job, *fault);
+  }
 }
 
 // Copies that do not verify and workers that cannot be started are the node's own; a node that is

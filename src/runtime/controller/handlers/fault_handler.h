@@ -56,6 +56,8 @@ class FaultHandler {
   void ChargeOpenFaults(JobRecord& job);
 
  private:
+  // Adds evidence that comes beside the newest fault: about it, or of another one.
+  void TakeMoreEvidence(JobRecord& job, const Evidence& evidence);
   void NoteStopped(const JobRecord& job, const proto::Event& event);
   void HastenLoss(const NodeId& node);
   void LeaveFailingNode(JobRecord& job);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/controller/handlers/absent_nodes.h"
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
@@ -12,16 +13,14 @@
 
 namespace longhaul::runtime::controller {
 
-// Nodes that were lost before the restart stay lost. The others get the longer rejoin_grace,
-// because all agents reconnect at the same time.
+// Nodes that were lost before the restart stay lost.
 void NodeHandler::DisconnectAll() {
   for (const auto& [id, node] : context_.nodes.all()) {
     if (node.lost) continue;
     context_.nodes.Disconnect(id);
     context_.UpdateScheduler(id);
-    context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
-                           context_.now + context_.options.rejoin_grace);
   }
+  absent_.OnControllerStarted();
 }
 
 // The order matters. The earlier life is lost first, so that its workers' places are closed and
@@ -40,9 +39,10 @@ void NodeHandler::OnAgentJoined(const proto::Event& event) {
     }
     life_before = nodes.BeginLife(id, event.incarnation());
   }
+  absent_.OnAgentJoined();
   const bool was_cut = nodes.Join(id, event.sequence(), event.agent_joined());
   if (was_cut) context_.scheduler.Cut(id.value(), context_.now);
-  if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
+  snapshots_.TakeMemory(id, life_before);
   context_.UpdateScheduler(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
   context_.AddNodeNotification(id);
@@ -159,6 +159,7 @@ void NodeHandler::OnGraceOver(const NodeId& id) {
   const Node* node = context_.nodes.Find(id);
   // The agent may have rejoined in the same instant, before this deadline was handled.
   if (node == nullptr || node->connected || node->lost) return;
+  if (absent_.AwaitLonger(*node)) return;
   LoseNode(id, id.value() + " is gone: its agent did not come back", context_.now);
   ScheduleAndDecide();
 }

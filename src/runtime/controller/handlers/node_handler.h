@@ -7,6 +7,7 @@
 
 namespace longhaul::runtime::controller {
 
+class AbsentNodes;
 class CheckpointHandler;
 class AttemptStarter;
 class FaultHandler;
@@ -18,14 +19,15 @@ class NodeHandler {
  public:
   NodeHandler(ControllerContext& context, CheckpointHandler& checkpoints, AttemptStarter& starter,
               FaultHandler& faults, JobCloser& closer, Placement& placement,
-              SnapshotHandler& snapshots)
+              SnapshotHandler& snapshots, AbsentNodes& absent)
       : context_(context),
         checkpoints_(checkpoints),
         starter_(starter),
         faults_(faults),
         closer_(closer),
         placement_(placement),
-        snapshots_(snapshots) {}
+        snapshots_(snapshots),
+        absent_(absent) {}
 
   void OnAgentJoined(const proto::Event& event);
   void OnAgentDisconnected(const proto::Event& event);
@@ -53,6 +55,7 @@ class NodeHandler {
   JobCloser& closer_;
   Placement& placement_;
   SnapshotHandler& snapshots_;
+  AbsentNodes& absent_;
 };
 
 }  // namespace longhaul::runtime::controller

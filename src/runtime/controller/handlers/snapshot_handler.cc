@@ -12,9 +12,9 @@
 
 namespace longhaul::runtime::controller {
 
-// Snapshots of jobs that have no place on the node, or that have ended, are of no use to any
-// restart from here, so their memory is released at once.
-void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
+// What a new agent has of jobs without a place on the node, or any agent of jobs that have ended,
+// is of no use to any restart from here, so its memory is released at once.
+void SnapshotHandler::TakeMemory(const NodeId& id, std::optional<uint64_t> life_before) {
   const Node& node = context_.nodes.at(id);
   std::map<std::string, std::vector<const proto::AgentJoined::HeldSnapshot*>> by_job;
   for (const auto& held : node.facts.held()) by_job[held.job_id()].push_back(&held);
@@ -22,13 +22,18 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
     JobRecord* job = context_.jobs.Find(name);
     const bool live = job != nullptr && job->live();
     const auto place = live ? job->group.PlaceOf(id.value()) : std::nullopt;
-    if (!place.has_value()) {
+    if (!live || (life_before.has_value() && !place.has_value())) {
       context_.SendForget(name, id);
       continue;
     }
-    const uint64_t step = job->snapshots.Adopt(context_.ViewOf(*job), *place, node, life_before,
-                                               job->life.attempt(), held);
-    if (step == 0) continue;
+    // A node that was replaced while it had no connection may get another place later.
+    if (!place.has_value() && !job->snapshots.HasLeft(id)) continue;
+    job->snapshots.TakeCopies(context_.ViewOf(*job), node, job->life.attempt(), held);
+    if (!place.has_value()) continue;
+    const uint64_t step =
+        job->snapshots.Adopt(context_.ViewOf(*job), *place, node,
+                             life_before.value_or(node.incarnation), job->life.attempt(), held);
+    if (step == 0 || !life_before.has_value()) continue;
     context_.AddMessage(name, proto::MessageNotification::INFO,
                         "the new agent of " + id.value() +
                             " has adopted the memory of the one before: step " +
@@ -104,18 +109,26 @@ void SnapshotHandler::UpdateInterval(JobRecord& job) {
   }
 }
 
+void SnapshotHandler::OnCopyReceived(const proto::Event& event) {
+  const auto& received = event.copy_received();
+  const NodeId holder(event.node());
+  JobRecord* job = context_.jobs.Find(received.job_id());
+  if (job == nullptr || !job->live() || received.step() == 0) return;
+  // A node that the job has left for long has been ordered to release its copies.
+  if (!job->group.contains(event.node()) && !job->snapshots.HasLeft(holder)) return;
+  const size_t place = received.first_rank() / job->local();
+  const bool whole = received.ranks() == job->local() && received.first_rank() % job->local() == 0;
+  if (!whole || place >= job->group.size()) return;
+  const uint64_t attempt = job->life.attempt();
+  if (received.attempt() == attempt && received.step() >= job->group.lease().end_step()) return;
+  job->snapshots.NoteCopy(place, context_.nodes.at(holder), received.attempt(), received.step(),
+                          attempt);
+}
+
 void SnapshotHandler::OnSnapshotReplicated(const proto::Event& event) {
   const auto& replicated = event.snapshot_replicated();
   JobRecord* job = context_.jobs.Find(replicated.job_id());
-  const Node* holder = context_.nodes.Find(NodeId(replicated.holder()));
-  if (job == nullptr || !job->live() || holder == nullptr || replicated.step() == 0) return;
-  const auto place = job->group.PlaceOf(event.node());
-  if (!place.has_value()) return;
-  // A state of an older attempt counts as long as the present one continues it with the same ranks.
-  const uint64_t attempt = job->life.attempt();
-  if (!job->snapshots.IsOfHistory(replicated.attempt(), replicated.step(), attempt)) return;
-  if (replicated.attempt() < job->snapshots.placed_attempt()) return;
-  job->snapshots.NoteCopy(*place, *holder, replicated.step());
+  if (job == nullptr || !job->live() || !job->group.contains(event.node())) return;
   job->interval.ObserveCopy(Seconds(ToSeconds(Duration(replicated.took_ns()))));
 }
 

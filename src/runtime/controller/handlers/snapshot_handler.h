@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/controller/controller_context.h"
 
@@ -24,11 +25,13 @@ class SnapshotHandler {
         placement_(placement) {}
 
   void OnSnapshotSealed(const proto::Event& event);
+  void OnCopyReceived(const proto::Event& event);
   void OnSnapshotReplicated(const proto::Event& event);
   void OnSnapshotFailed(const proto::Event& event);
-  // A new agent has verified the snapshots that the earlier one left in memory. Those of the
-  // present state of a job with a place on the node can be restored from; the others are released.
-  void AdoptMemory(const NodeId& node, uint64_t life_before);
+  // The agent has listed the snapshots in the node's memory. `life_before`: it is a new one, which
+  // has adopted the memory of this earlier life. Those of the present state of a job with a place
+  // on the node can be restored from.
+  void TakeMemory(const NodeId& node, std::optional<uint64_t> life_before);
 
  private:
   void Complete(JobRecord& job, uint64_t step, Seconds blocked, uint64_t bytes);

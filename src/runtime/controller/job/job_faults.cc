@@ -8,6 +8,8 @@ namespace longhaul::runtime::controller {
 
 namespace {
 
+// Of failures with one restart so many are recorded. A switch may take many nodes with it.
+constexpr size_t kMostOfOneRestart = 8;
 // The death of a silent node may stay unknown this long after its peers failed.
 constexpr Duration kLateEvidence = std::chrono::seconds(15);
 
@@ -66,6 +68,7 @@ JobFaults::Record& JobFaults::Add(uint64_t highest_step) {
   Record& record = records_.emplace_back();
   record.fault.set_number(static_cast<uint32_t>(records_.size()));
   record.highest_before = highest_step;
+  newest_ = records_.size() - 1;
   return record;
 }
 
@@ -90,7 +93,7 @@ bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const
 
 bool JobFaults::Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
                      uint64_t attempt, uint64_t highest_step, Instant now) {
-  Record& record = IsRealCauseOfNewest(evidence, now) ? records_.back() : Add(highest_step);
+  Record& record = IsRealCauseOfNewest(evidence, now) ? records_[newest_] : Add(highest_step);
   Describe(record, evidence, spec, group);
   failed_attempt_ = attempt;
   undecided_ = true;
@@ -105,7 +108,7 @@ bool JobFaults::Take(const Evidence& evidence, const proto::Job& spec, const Wor
 bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
                         const WorkerGroup& group) {
   if (records_.empty()) return false;
-  Record& record = records_.back();
+  Record& record = records_[newest_];
   proto::Fault& fault = record.fault;
   // Certainty ranks before time: an exit code of a peer may come first, but a lost node explains
   // it. Evidence for the same node replaces the text in any case, because it describes the node's
@@ -122,14 +125,64 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
   return true;
 }
 
+// Only what comes from outside of the program has a cause of its own: programs end because their
+// peers have ended, also by a signal. What happens on the node of another failure is a part of it.
+bool JobFaults::IsAnother(const Evidence& evidence) const {
+  const auto is_from_outside = [](proto::FaultClass fault) {
+    return fault == proto::FaultClass::kNode || fault == proto::FaultClass::kProcess;
+  };
+  if (records_.empty() || evidence.node.empty() || !evidence.certain) return false;
+  if (!is_from_outside(evidence.fault) || !is_from_outside(newest_class())) return false;
+  const std::vector<const proto::Fault*> others = OthersOfNewest();
+  const auto is_there = [&evidence](const proto::Fault& fault) {
+    return fault.node() == evidence.node;
+  };
+  return !is_there(newest()) && others.size() + 1 < kMostOfOneRestart &&
+         std::ranges::none_of(others, [&](const auto* fault) { return is_there(*fault); });
+}
+
+std::vector<const proto::Fault*> JobFaults::OthersOfNewest() const {
+  std::vector<const proto::Fault*> others;
+  for (const Record& record : records_) {
+    if (record.with == newest().number()) others.push_back(&record.fault);
+  }
+  return others;
+}
+
+std::vector<const proto::Fault*> JobFaults::AddAnother(const Evidence& evidence,
+                                                       const proto::Job& spec,
+                                                       const WorkerGroup& group, Instant now) {
+  const size_t before = newest_;
+  Record& added = Add(records_[before].highest_before);
+  Record& earlier = records_[before];
+  Describe(added, evidence, spec, group);
+  added.fault.set_happened_at_ns(ToNanoseconds(std::min(evidence.happened, now)));
+  added.fault.set_detected_at_ns(ToNanoseconds(now));
+  added.bad_before = earlier.bad_before;  // the cost of all is counted from the first one on
+  const bool leads = undecided_ && evidence.fault == proto::FaultClass::kNode &&
+                     earlier.kind != proto::FaultClass::kNode;
+  if (!leads) {
+    newest_ = before;
+    added.with = earlier.fault.number();
+    if (!undecided_) DecideOthers(now);
+    return {&added.fault};
+  }
+  for (Record& record : records_) {
+    const bool other = &record == &earlier || record.with == earlier.fault.number();
+    if (other) record.with = added.fault.number();
+  }
+  return {&earlier.fault, &added.fault};
+}
+
 // A fault that names no node, such as the hang of all, is no evidence against the one that another
 // names.
 std::string JobFaults::RepeatedNode() const {
   size_t failures = 0;
   std::string node;
-  for (auto record = records_.rbegin(); record != records_.rend(); ++record, ++failures) {
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const proto::Fault& fault = record->fault;
     if (fault.first_step_at_ns() != 0) break;
+    failures += record->with == 0 ? 1 : 0;
     if (fault.injected()) return "";
     if (node.empty()) node = fault.node();
     if (!fault.node().empty() && fault.node() != node) return "";
@@ -139,14 +192,15 @@ std::string JobFaults::RepeatedNode() const {
 
 size_t JobFaults::FailuresWithoutStep() const {
   size_t failures = 0;
-  for (auto record = records_.rbegin(); record != records_.rend(); ++record, ++failures) {
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     if (record->fault.first_step_at_ns() != 0) break;
+    failures += record->with == 0 ? 1 : 0;
   }
   return failures;
 }
 
 void JobFaults::Restate(const std::string& what, const std::string& node, int32_t rank) {
-  proto::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_[newest_].fault;
   fault.set_what(what);
   fault.set_node(node);
   fault.set_rank(rank);
@@ -159,7 +213,7 @@ const proto::Fault& JobFaults::AddToAction(uint32_t number, const std::string& t
 }
 
 void JobFaults::NameNode(const std::string& node, const std::string& evidence) {
-  proto::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_[newest_].fault;
   fault.set_node(node);
   fault.set_what(fault.what() + "; the check of its nodes names " + node + ": " + evidence);
 }
@@ -200,9 +254,19 @@ std::optional<std::string> JobFaults::WhyGiveUp(const RestartLimits& limits) {
 }
 
 void JobFaults::Decide(const std::string& action, Instant now) {
-  proto::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_[newest_].fault;
   fault.set_decided_at_ns(ToNanoseconds(now));
   fault.set_action(action);
+  DecideOthers(now);
+}
+
+void JobFaults::DecideOthers(Instant now) {
+  for (Record& record : records_) {
+    if (record.with != newest().number() || record.fault.decided_at_ns() != 0) continue;
+    record.fault.set_decided_at_ns(ToNanoseconds(now));
+    record.fault.set_action(std::string(proto::kSameRestart) + std::to_string(record.with));
+    record.fault.set_from_step(newest().from_step());
+  }
 }
 
 void JobFaults::CountRestart() {
@@ -211,7 +275,7 @@ void JobFaults::CountRestart() {
 }
 
 void JobFaults::DecideRestart(const Restart& restart, Instant now) {
-  proto::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_[newest_].fault;
   const uint64_t from = restart.restore.step();
   fault.set_from_step(from);
   if (!restart.restores_by_itself) {
@@ -234,7 +298,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
 
 bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
   if (!has_unresolved()) return false;
-  proto::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_[newest_].fault;
   fault.set_lost_steps(fault.lost_steps() + step_before - std::min(step_before, step));
   fault.set_from_step(step);
   fault.set_action(fault.action() + "; the output continues with step " + std::to_string(step));
@@ -278,6 +342,7 @@ std::vector<const proto::Fault*> JobFaults::ChargeOpen(const BadTime& bad) {
 void JobFaults::Charge(Record& record, const BadTime& bad) {
   double sum = 0;
   record.fault.clear_costs();
+  if (record.with != 0) return record.fault.set_lost_rank_seconds(0);
   for (const auto& [category, rank_seconds] : bad) {
     const auto before = record.bad_before.find(category);
     const double cost = rank_seconds - (before == record.bad_before.end() ? 0.0 : before->second);

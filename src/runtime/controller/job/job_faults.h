@@ -2,8 +2,10 @@
 // restarts, and which planned faults have been injected.
 //
 // Evidence may arrive late and from several sources. The cause is the earliest failure with the
-// most certain kind of evidence. A fault is over with the first step beyond the highest one before
-// it. Leaves out the action against a fault (fault_handler.h).
+// most certain kind of evidence. A failure that no other explains, on another node, is a fault of
+// its own: one restart is for both, and its cost counts for the main one. A fault is over with the
+// first step beyond the highest one before it. Leaves out the action against a fault
+// (fault_handler.h).
 #pragma once
 
 #include <cstdint>
@@ -71,12 +73,19 @@ class JobFaults {
             uint64_t attempt, uint64_t highest_step, Instant now);
   // Takes later evidence about the newest fault. Returns whether it is better than the earlier one.
   bool Improve(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group);
+  // Whether the evidence is of a failure that the newest fault neither explains nor follows from.
+  bool IsAnother(const Evidence& evidence) const;
+  // Adds such a failure as a fault, for which the restart of the newest one is too. The loss of a
+  // node becomes the newest fault in place of another kind, as long as that is not decided. Returns
+  // the faults that have changed.
+  std::vector<const proto::Fault*> AddAnother(const Evidence& evidence, const proto::Job& spec,
+                                              const WorkerGroup& group, Instant now);
   // Adds a fault that is over already: a stopped worker that was continued.
   const proto::Fault& AddContinued(const Evidence& evidence, const proto::Job& spec,
                                    const WorkerGroup& group, uint64_t step, uint64_t highest_step,
                                    const BadTime& bad_before, Instant now);
   // Stores the badput that had passed when the newest fault happened.
-  void SetBadBefore(const BadTime& bad) { records_.back().bad_before = bad; }
+  void SetBadBefore(const BadTime& bad) { records_[newest_].bad_before = bad; }
 
   // Returns the node of the newest fault if the job has failed at least twice without a step in
   // between and no other node was named meanwhile; empty: none.
@@ -126,8 +135,11 @@ class JobFaults {
   bool empty() const { return records_.empty(); }
   size_t size() const { return records_.size(); }
   const proto::Fault& fault(size_t i) const { return records_[i].fault; }
-  const proto::Fault& newest() const { return records_.back().fault; }
-  proto::FaultClass newest_class() const { return records_.back().kind; }
+  // The newest fault: of several with one restart the main one.
+  const proto::Fault& newest() const { return records_[newest_].fault; }
+  proto::FaultClass newest_class() const { return records_[newest_].kind; }
+  // The faults with the restart of the newest one, without itself.
+  std::vector<const proto::Fault*> OthersOfNewest() const;
   uint64_t failed_attempt() const { return failed_attempt_; }  // that the newest fault ended
   uint32_t restarts() const { return restarts_; }
   uint32_t fruitless() const { return fruitless_; }
@@ -138,9 +150,11 @@ class JobFaults {
     proto::FaultClass kind = proto::FaultClass::kError;
     uint64_t highest_before = 0;  // the fault is over with the first step above it
     BadTime bad_before;
+    uint32_t with = 0;  // the number of the main fault of the restart; 0: it is the main one
   };
 
   Record& Add(uint64_t highest_step);
+  void DecideOthers(Instant now);
   static void Charge(Record& record, const BadTime& bad);
   void Describe(Record& record, const Evidence& evidence, const proto::Job& spec,
                 const WorkerGroup& group) const;
@@ -152,6 +166,7 @@ class JobFaults {
   bool is_own_fault() const;
 
   std::vector<Record> records_;
+  size_t newest_ = 0;  // of records_
   size_t first_unresolved_ = 0;
   bool undecided_ = false;
   NodeId awaited_;

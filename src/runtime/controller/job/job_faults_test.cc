@@ -77,6 +77,66 @@ TEST(JobFaults, ASilentNodeIsTheRealCauseOfItsPeersError) {
       << "another fault: the newest is no error any more";
 }
 
+Evidence Killed(const std::string& node, int32_t rank, Instant at) {
+  return {proto::FaultClass::kProcess, "worker was ended by signal 9", node, rank, at, true};
+}
+
+TEST(JobFaults, OnlyWhatComesFromOutsideOnAnotherNodeIsAnotherFault) {
+  const struct {
+    const char* name;
+    Evidence first, second;
+    bool another;
+  } kRows[] = {
+      {"a killed worker and a lost node", Killed("a", 0, kStart), NodeGone("b", kStart), true},
+      {"a lost node and a killed worker", NodeGone("b", kStart), Killed("a", 0, kStart), true},
+      {"two killed workers", Killed("a", 0, kStart), Killed("b", 2, kStart), true},
+      {"two killed workers of a node", Killed("a", 0, kStart), Killed("a", 1, kStart), false},
+      {"a killed worker of a lost node", Killed("b", 2, kStart), NodeGone("b", kStart), false},
+      {"an error because of a lost node", NodeGone("b", kStart), Error(0, kStart), false},
+      {"a lost node after its peers' error", Error(0, kStart), NodeGone("b", kStart), false},
+  };
+  for (const auto& row : kRows) {
+    Faults job;
+    job.Take(row.first, kStart);
+    EXPECT_EQ(job.faults.IsAnother(row.second), row.another) << row.name;
+  }
+}
+
+TEST(JobFaults, TwoFaultsWithOneRestartCostItOnce) {
+  Faults job;
+  job.Take(Killed("a", 0, kStart), kStart);
+  job.faults.SetBadBefore({{proto::REPAIR, 10}});
+  const Instant lost = kStart + seconds(1);
+  EXPECT_EQ(job.faults.AddAnother(NodeGone("b", lost), job.spec, job.group, lost).size(), 2u);
+  EXPECT_EQ(job.faults.newest().node(), "b") << "the restart replaces a node";
+  EXPECT_FALSE(job.faults.IsAnother(Killed("a", 1, lost))) << "of the first";
+  job.faults.CountRestart();
+  job.faults.DecideRestart({{}, 50, false, false, 2, 2, true}, lost);
+  EXPECT_EQ(job.faults.restarts(), 1u);
+  EXPECT_THAT(job.faults.fault(0).action(), HasSubstr("the same restart as for fault 2"));
+  EXPECT_THAT(job.faults.fault(1).action(), HasSubstr("replace the node"));
+  const JobFaults::Outlook outlook{51, true, false, true};
+  const proto::Fault* first = job.faults.ResolveNext(outlook, {{proto::REPAIR, 30}}, lost);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->lost_rank_seconds(), 0);
+  const proto::Fault* second = job.faults.ResolveNext(outlook, {{proto::REPAIR, 30}}, lost);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->lost_rank_seconds(), 20) << "from the first one on";
+  EXPECT_FALSE(job.faults.has_unresolved());
+}
+
+TEST(JobFaults, AnotherFaultThatIsReportedAfterTheDecisionIsDecidedWithIt) {
+  Faults job;
+  job.Take(NodeGone("b", kStart), kStart);
+  job.faults.Dismiss();
+  job.faults.DecideRestart({{}, 50, false, false, 2, 2, true}, kStart);
+  const Instant later = kStart + seconds(1);
+  EXPECT_EQ(job.faults.AddAnother(Killed("a", 0, kStart), job.spec, job.group, later).size(), 1u);
+  EXPECT_EQ(job.faults.newest().number(), 1u);
+  EXPECT_EQ(job.faults.fault(1).decided_at_ns(), ToNanoseconds(later));
+  EXPECT_EQ(job.faults.FailuresWithoutStep(), 1u);
+}
+
 TEST(JobFaults, ErrorsWithoutAStepBetweenThemEndTheJob) {
   Faults job;
   const JobFaults::RestartLimits limits{100, 3, false};

@@ -54,7 +54,9 @@ proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
   std::vector<uint64_t> steps;
   for (const PlaceMemory& place : places_) {
     steps.insert(steps.end(), place.sealed.all().begin(), place.sealed.all().end());
-    steps.insert(steps.end(), place.copied.all().begin(), place.copied.all().end());
+    for (const CopyHolder& holder : place.copies) {
+      steps.insert(steps.end(), holder.steps.all().begin(), holder.steps.all().end());
+    }
     if (steps.size() > kMostSteps) break;
   }
   for (const auto& [step, spread] : spreads_) steps.push_back(step);
@@ -180,11 +182,12 @@ const Node* SnapshotTracker::CopyOf(const GangView& view, size_t place, uint64_t
   }
   // A copy counts only in the life of the holder's agent that received it. A new agent reports what
   // it has adopted (Adopt).
-  const PlaceMemory& wanting = places_[place];
-  if (!wanting.copied.contains(step)) return nullptr;
-  const Node* node = view.nodes.Find(wanting.holder);
-  if (node == nullptr || !node->serves_peers()) return nullptr;
-  return node->incarnation == wanting.holder_incarnation ? node : nullptr;
+  for (const CopyHolder* holder : places_[place].HoldersOf(step)) {
+    const Node* node = view.nodes.Find(holder->node);
+    if (node == nullptr || !node->serves_peers()) continue;
+    if (node->incarnation == holder->incarnation) return node;
+  }
+  return nullptr;
 }
 
 // ------------------------------------------------------------------ pieces in another layout
@@ -203,9 +206,9 @@ Spread SnapshotTracker::SpreadOf(const GangView& view, uint64_t step) const {
     if (memory.sealed.contains(step) && node != nullptr) {
       place.push_back({node->id, node->incarnation, memory.arena_first_rank, false});
     }
-    if (memory.copied.contains(step)) {
-      place.push_back({memory.holder, memory.holder_incarnation,
-                       static_cast<uint32_t>(i) * view.local(), true});
+    for (const CopyHolder* holder : memory.HoldersOf(step)) {
+      place.push_back(
+          {holder->node, holder->incarnation, static_cast<uint32_t>(i) * view.local(), true});
     }
   }
   return spread;
@@ -321,7 +324,12 @@ void SnapshotTracker::ForgetPieces(const GangView& view, const proto::SnapshotFa
     for (size_t i = 0; i < places_.size(); ++i) {
       const bool own = view.group.member(i).node.value() == bad.node();
       if (!bad.copy() && own) places_[i].sealed.Remove(step);
-      if (bad.copy() && places_[i].holder.value() == bad.node()) places_[i].copied.Remove(step);
+      if (!bad.copy() || bad.name() / view.local() != i) continue;
+      for (CopyHolder& holder : places_[i].copies) {
+        if (holder.node.value() != bad.node()) continue;
+        holder.steps.Remove(step);
+        holder.bad.insert(step);
+      }
     }
   }
 }

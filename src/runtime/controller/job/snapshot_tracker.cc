@@ -12,6 +12,7 @@ namespace {
 
 // Complete steps that are remembered; memories hold fewer.
 constexpr size_t kMostComplete = 8;
+constexpr size_t kMostHolders = 3;          // of copies for a place
 constexpr size_t kRememberedAttempts = 64;  // snapshots in memory are of the newest ones
 
 using Ranks = std::map<uint64_t, std::set<uint32_t>>;  // by step
@@ -42,7 +43,7 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
   // What was sealed after the step that all ranks go back to never happened.
   for (PlaceMemory& place : places_) {
     place.sealed.RemoveAbove(from);
-    place.copied.RemoveAbove(from);
+    for (CopyHolder& holder : place.copies) holder.steps.RemoveAbove(from);
   }
   // Seals of the earlier attempt may be incomplete. Counting them together with those of the new
   // attempt would declare a step complete that no attempt has in full.
@@ -61,11 +62,7 @@ PlaceMemory SnapshotTracker::MemoryAt(const GangView& view, const std::vector<No
   const bool alike = NodesAreAlike(view.spec);
   PlaceMemory memory;
   // Copies belong to a place, whichever node has it now, as long as places mean the same ranks.
-  if (same_size) {
-    memory.holder = places_[place].holder;
-    memory.holder_incarnation = places_[place].holder_incarnation;
-    memory.copied = places_[place].copied;
-  }
+  if (same_size) memory.copies = places_[place].copies;
   memory.arena_first_rank = static_cast<uint32_t>(place) * view.local();
   if (const auto was = view.group.PlaceOf(id.value())) {
     memory.arena_first_rank = places_[*was].arena_first_rank;
@@ -150,15 +147,62 @@ void SnapshotTracker::NoteWay(const proto::SnapshotSealed& sealed) {
   longest_slot_wait_ = std::max(longest_slot_wait_, waited);
 }
 
-void SnapshotTracker::NoteCopy(size_t place, const Node& holder, uint64_t step) {
-  PlaceMemory& memory = places_[place];
-  // One holder for each place is tracked: the one that received the newest copy.
-  if (memory.holder != holder.id || memory.holder_incarnation != holder.incarnation) {
-    memory.copied = {};
-    memory.holder = holder.id;
-    memory.holder_incarnation = holder.incarnation;
+std::vector<const CopyHolder*> PlaceMemory::HoldersOf(uint64_t step) const {
+  std::vector<const CopyHolder*> holders;
+  for (const CopyHolder& holder : copies) {
+    if (holder.steps.contains(step)) holders.push_back(&holder);
   }
-  memory.copied.Add(step);
+  return holders;
+}
+
+// Several nodes can have copies for one place, because its peer changes with the gang. The one
+// whose report is the oldest is forgotten first.
+CopyHolder& SnapshotTracker::HolderOf(PlaceMemory& memory, const Node& node) {
+  CopyHolder now{node.id, node.incarnation, {}, {}};
+  for (CopyHolder& holder : memory.copies) {
+    if (holder.node == node.id && holder.incarnation == node.incarnation) now = holder;
+  }
+  std::erase_if(memory.copies, [&node](const CopyHolder& each) { return each.node == node.id; });
+  if (memory.copies.size() == kMostHolders) memory.copies.erase(memory.copies.begin());
+  return memory.copies.emplace_back(std::move(now));
+}
+
+void SnapshotTracker::NoteCopy(size_t place, const Node& node, uint64_t attempt, uint64_t step,
+                               uint64_t now) {
+  CopyHolder& holder = HolderOf(places_[place], node);
+  const std::array<uint64_t, 2> before = holder.steps.all();
+  holder.steps.Add(step);
+  holder.bad.erase(step);
+  for (const uint64_t earlier : before) {
+    const auto spread = spreads_.find(earlier);
+    if (holder.steps.contains(earlier) || spread == spreads_.end()) continue;
+    if (place >= spread->second.places.size()) continue;
+    std::erase_if(spread->second.places[place], [&node](const Spread::Holding& each) {
+      return each.copy && each.node == node.id;
+    });
+  }
+  if (!Continues(attempt, step, now) || attempt < placed_attempt_) holder.steps.Remove(step);
+}
+
+void SnapshotTracker::TakeCopies(const GangView& view, const Node& node, uint64_t now,
+                                 const std::vector<const proto::AgentJoined::HeldSnapshot*>& held) {
+  Ranks copies;
+  for (const auto* each : held) {
+    const bool of_state = Continues(each->attempt(), each->step(), now);
+    if (!each->copy() || !of_state || each->attempt() < placed_attempt_) continue;
+    copies[each->step()].insert(each->rank());
+  }
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const auto known = std::ranges::any_of(
+        places_[i].copies, [&node](const CopyHolder& each) { return each.node == node.id; });
+    if (!known && copies.empty()) continue;
+    CopyHolder& holder = HolderOf(places_[i], node);
+    holder.steps = {};
+    for (const auto& [step, ranks] : copies) {
+      const bool whole = HasAll(ranks, static_cast<uint32_t>(i) * view.local(), view.local());
+      if (whole && !holder.bad.contains(step)) holder.steps.Add(step);
+    }
+  }
 }
 
 uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& node,
@@ -166,30 +210,16 @@ uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& 
                                 const std::vector<const proto::AgentJoined::HeldSnapshot*>& held) {
   AdoptPieces(view, node, life_before, held);
   const bool alike = NodesAreAlike(view.spec);
-  Ranks own, copies;
+  Ranks own;
   for (const auto* each : held) {
-    if (!Continues(each->attempt(), each->step(), attempt)) continue;
+    if (each->copy() || !Continues(each->attempt(), each->step(), attempt)) continue;
     // What was sealed under other ranks serves where nodes are alike, and only there.
-    const bool moved = each->attempt() < placed_attempt_;
-    if (moved && (each->copy() || !alike)) continue;
-    (each->copy() ? copies : own)[each->step()].insert(each->rank());
+    if (each->attempt() < placed_attempt_ && !alike) continue;
+    own[each->step()].insert(each->rank());
   }
   PlaceMemory& memory = places_[place];
   for (const auto& [step, ranks] : own) {
     if (HasAll(ranks, memory.arena_first_rank, view.local())) memory.sealed.Add(step);
-  }
-  for (size_t i = 0; i < places_.size(); ++i) {
-    PlaceMemory& other = places_[i];
-    if (other.holder != node.id || other.holder_incarnation != life_before) continue;
-    // The copies are verified anew by the new agent, so what the earlier one had reported is
-    // replaced, not extended.
-    other.holder_incarnation = node.incarnation;
-    other.copied = {};
-    for (const auto& [step, ranks] : copies) {
-      if (HasAll(ranks, static_cast<uint32_t>(i) * view.local(), view.local())) {
-        other.copied.Add(step);
-      }
-    }
   }
   return memory.sealed.newest();
 }
@@ -205,7 +235,7 @@ void SnapshotTracker::ForgetAbove(uint64_t step) {
   const auto forget = [step](NewestSteps& steps) { steps.RemoveAbove(step); };
   for (PlaceMemory& place : places_) {
     forget(place.sealed);
-    forget(place.copied);
+    for (CopyHolder& holder : place.copies) forget(holder.steps);
   }
   for (auto& [node, memory] : left_) forget(memory.sealed);
   seals_.erase(seals_.upper_bound(step), seals_.end());
@@ -229,12 +259,19 @@ void SnapshotTracker::ForgetCopy(const GangView& view, size_t place, uint64_t st
     const auto other = view.group.PlaceOf(source->id.value());
     if (other.has_value() && Holds(*other, step)) return places_[*other].sealed.Remove(step);
   }
-  places_[place].copied.Remove(step);
-  if (source != nullptr) DropPieces(step, source->id, /*copy=*/true);
+  if (source == nullptr) return;
+  CopyHolder& holder = HolderOf(places_[place], *source);
+  holder.steps.Remove(step);
+  holder.bad.insert(step);
+  if (holder.bad.size() > kMostComplete) holder.bad.erase(holder.bad.begin());
+  DropPieces(step, source->id, /*copy=*/true);
 }
 
 void SnapshotTracker::ForgetLeft(const NodeId& node) {
   left_.erase(node);
+  for (PlaceMemory& place : places_) {
+    std::erase_if(place.copies, [&node](const CopyHolder& each) { return each.node == node; });
+  }
   for (auto& [step, spread] : spreads_) {
     for (auto& place : spread.places) {
       std::erase_if(place, [&node](const Spread::Holding& each) { return each.node == node; });

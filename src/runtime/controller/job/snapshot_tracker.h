@@ -36,14 +36,22 @@ namespace longhaul::runtime::controller {
 // Returns "memory", "a peer's memory", "disk" and so on, for messages.
 const char* TierName(proto::Restore::Tier tier);
 
+// A node whose memory has copies for a place of the gang.
+struct CopyHolder {
+  NodeId node;
+  uint64_t incarnation = 0;  // of its agent
+  NewestSteps steps;
+  std::set<uint64_t> bad;  // steps whose copy there failed to verify
+};
+
 // What the node of a place has in memory, over all attempts, as long as the node lives.
 struct PlaceMemory {
-  NewestSteps sealed;  // in the node's own memory
-  // The node whose memory has a copy for this place, and the incarnation of its agent.
-  NodeId holder;
-  uint64_t holder_incarnation = 0;
-  NewestSteps copied;
-  uint32_t arena_first_rank = 0;  // see proto::StartWorkers
+  NewestSteps sealed;              // in the node's own memory
+  std::vector<CopyHolder> copies;  // in the memories of others, by their newest report, few
+  uint32_t arena_first_rank = 0;   // see proto::StartWorkers
+
+  // Returns the holders of a copy of the step.
+  std::vector<const CopyHolder*> HoldersOf(uint64_t step) const;
 };
 
 // What a node that the job has left still has in memory for it.
@@ -106,9 +114,15 @@ class SnapshotTracker {
   // Every rank has sealed the state after `step`; from now on it can be restored.
   void Complete(uint64_t step, uint64_t attempt);
   void NoteWay(const proto::SnapshotSealed& sealed);
-  void NoteCopy(size_t place, const Node& holder, uint64_t step);
-  // A new agent of the place's node has verified what the earlier one left in memory. Takes what
-  // belongs to the present state. Returns the newest step that the place has then.
+  // The memory of `holder` has a copy for the place, of what `attempt` sealed. One that does not
+  // belong to the state of the present attempt `now` only replaces an older one there.
+  void NoteCopy(size_t place, const Node& holder, uint64_t attempt, uint64_t step, uint64_t now);
+  // The agent of the node has listed all copies in its memory.
+  void TakeCopies(const GangView& view, const Node& node, uint64_t now,
+                  const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
+  // The agent of the place's node has listed the snapshots in its memory, which a new one has
+  // verified. Takes what belongs to the present state. Returns the newest step that the place has
+  // then.
   uint64_t Adopt(const GangView& view, size_t place, const Node& node, uint64_t life_before,
                  uint64_t attempt,
                  const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
@@ -170,6 +184,7 @@ class SnapshotTracker {
   // Returns whether the present attempt continues the state that `attempt` sealed after `step`: no
   // attempt since then has restored an earlier step.
   bool Continues(uint64_t attempt, uint64_t step, uint64_t now) const;
+  static CopyHolder& HolderOf(PlaceMemory& memory, const Node& node);
   void AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
                    const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
   // Returns another node from whose memory the place can restore `step`; null: none.

@@ -90,7 +90,7 @@ TEST(SnapshotTracker, TheNewestStepThatEveryNodeHasIsChosen) {
 TEST(SnapshotTracker, ACopyInThePeersMemoryServesALostNode) {
   Tracker tracker;
   tracker.SealAll(10);
-  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 10);
+  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 1, 10, 1);
   tracker.snapshots.LosePlace(0);
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
   tracker.Begin(2);
@@ -103,17 +103,32 @@ TEST(SnapshotTracker, ACopyInThePeersMemoryServesALostNode) {
 TEST(SnapshotTracker, ACopyOfAnEarlierLifeOfItsHolderIsGone) {
   Tracker tracker;
   tracker.SealAll(10);
-  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 10);
+  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 1, 10, 1);
   tracker.snapshots.LosePlace(0);
   tracker.Join(kB, 2);
   EXPECT_EQ(tracker.Chosen().first, 0u);
+}
+
+// The peer of a place changes with the gang. An earlier one keeps its copies, for which the places
+// of others may still have the same step.
+TEST(SnapshotTracker, CopiesForAPlaceCanBeInSeveralMemories) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 1, 10, 1);
+  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kC), 1, 20, 1);
+  tracker.snapshots.LosePlace(0);
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
+  tracker.snapshots.Seal(1, 20);
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{20}, proto::Restore::TIER_PEER));
+  tracker.Join(kC, 2);
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
 }
 
 TEST(SnapshotTracker, ACopyThatWasNoGoodIsNotOfferedAgain) {
   Tracker tracker;
   tracker.snapshots.Commit(5, 1, 2);
   tracker.SealAll(10);
-  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 10);
+  tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 1, 10, 1);
   tracker.snapshots.ForgetOwn(tracker.View(), 0, 10);
   EXPECT_EQ(tracker.Chosen().second, proto::Restore::TIER_PEER);
   tracker.snapshots.ForgetCopy(tracker.View(), 0, 10);
@@ -225,7 +240,7 @@ proto::AgentJoined::HeldSnapshot Held(uint32_t rank, uint64_t step, bool copy = 
 TEST(SnapshotTracker, ANewAgentAdoptsWhatBelongsToThePresentState) {
   Tracker tracker;
   tracker.SealAll(10);
-  tracker.snapshots.NoteCopy(1, *tracker.nodes.Find(kA), 10);
+  tracker.snapshots.NoteCopy(1, *tracker.nodes.Find(kA), 1, 10, 1);
   tracker.snapshots.LosePlace(0);
   tracker.Join(kA, 2);
   const auto own = Held(0, 10);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "runtime/controller/job/job_faults.h"
 
 namespace longhaul::runtime::simulation {
 namespace {
@@ -114,6 +115,51 @@ TEST(ScenarioRun, AKilledAgentLeavesItsSnapshotsToTheNextOne) {
       Survive("- {at_step: 43, fault: kill_agent, node: 2, for: 100ms}", 0);
   EXPECT_EQ(result.status.restarts(), 1u);
   EXPECT_EQ(result.scenario.faults.at(0).steps_again, 3u) << "from step 40 in memory";
+}
+
+// Host 2 is lost while no controller is there to take its reports of the last copies.
+TEST(ScenarioRun, CopiesServeWhoseSenderIsLostInTheAbsenceOfTheController) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: kill_controller, for: 3s}\n"
+      "- {after: 2s, fault: power_off, node: 2, for: 5s}");
+  ASSERT_EQ(result.scenario.faults.size(), 2u);
+  const ScenarioFaultRecord& lost = result.scenario.faults[1];
+  EXPECT_GT(lost.step, 60u) << "training continues meanwhile";
+  EXPECT_LT(lost.steps_again, 20u) << "from the newest snapshot, not from before the absence";
+}
+
+// The controller has noticed the silence of host 2, and waits for its agent.
+TEST(ScenarioRun, AWorkerThatIsKilledWhileAHostIsBeingLostIsAFaultOfItsOwn) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: power_off, node: 2, for: 5s}\n"
+      "- {after: 1500ms, fault: kill_worker, rank: 1}");
+  EXPECT_THAT(ClassesOf(result), testing::UnorderedElementsAre("node", "process"));
+  EXPECT_EQ(result.status.restarts(), 1u);
+  double costs = 0, bad = 0;
+  for (const auto& fault : result.status.faults()) costs += fault.lost_rank_seconds();
+  for (const auto& [category, seconds] : controller::BadTimeOf(result.status.ledger())) {
+    bad += seconds;
+  }
+  EXPECT_LT(costs, bad) << "the start of the job is no fault";
+  EXPECT_GT(costs, bad / 2);
+}
+
+TEST(ScenarioRun, AHostThatIsLostWithTheControllerIsSoonReplaced) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: power_off, node: 2, for: 20s}\n"
+      "- {after: 500ms, fault: kill_controller, for: 500ms}");
+  EXPECT_THAT(ClassesOf(result), ElementsAre("node"));
+  const ScenarioFaultRecord& fault = result.scenario.faults.at(0);
+  EXPECT_LT(*fault.new_step - fault.at, std::chrono::seconds(5));
+}
+
+TEST(ScenarioRun, AWorkerKilledWithoutAControllerIsStartedSoonAfterItsReturn) {
+  const SimulationResult result = Survive(
+      "- {at_step: 42, fault: kill_controller, for: 5s}\n"
+      "- {after: 4s, fault: kill_worker, rank: 1}");
+  EXPECT_THAT(ClassesOf(result), ElementsAre("process"));
+  const ScenarioFaultRecord& fault = result.scenario.faults.at(1);
+  EXPECT_LT(*fault.new_step - fault.at, std::chrono::milliseconds(1'800)) << "1.1 s without one";
 }
 
 TEST(ScenarioRun, AStoppedWorkerDelaysAllButIsNoFault) {

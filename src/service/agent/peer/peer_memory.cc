@@ -95,8 +95,15 @@ Status PeerMemory::Take(const checkpoint::PeerMessage& offer, const checkpoint::
   const Status received = checkpoint::ReceiveSnapshotData(offer, read, arena->bytes());
   std::lock_guard lock(mutex_);
   const auto found = kept_.find(place);
-  if (found != kept_.end() && found->second.arena == arena) found->second.receiving = false;
+  if (found == kept_.end() || found->second.arena != arena) return received;
+  found->second.receiving = false;
+  if (received.ok() && received_) received_(offer.key);
   return received;
+}
+
+void PeerMemory::OnReceived(std::function<void(const checkpoint::SnapshotKey& key)> received) {
+  std::lock_guard lock(mutex_);
+  received_ = std::move(received);
 }
 
 std::vector<std::shared_ptr<const io::SharedMemory>> PeerMemory::OwnArenasOf(

@@ -39,6 +39,9 @@ class PeerMemory {
       std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made) {
     made_ = std::move(made);
   }
+  // Calls `received` with each copy that is sealed from now on, on the thread that received it. It
+  // must not call this object.
+  void OnReceived(std::function<void(const checkpoint::SnapshotKey& key)> received);
   // Adds a copy that an earlier agent has left here. Fails beyond the limit, as Take does.
   Status Adopt(const Place& place, std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes);
 
@@ -78,7 +81,8 @@ class PeerMemory {
   const uint64_t limit_;
   std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made_;
   mutable std::mutex mutex_;  // guards all below
-  uint64_t bytes_ = 0;        // of all copies
+  std::function<void(const checkpoint::SnapshotKey& key)> received_;
+  uint64_t bytes_ = 0;  // of all copies
   std::map<Place, Kept> kept_;
   std::map<Place, Own> own_;
 };

@@ -87,6 +87,8 @@ class Peers : public testing::Test {
 };
 
 TEST_F(Peers, WhatWasSentCanBeFetchedWhenTheSenderIsGone) {
+  std::vector<SnapshotKey> received;
+  memory_.OnReceived([&received](const SnapshotKey& key) { received.push_back(key); });
   {
     PeerConnection connection = Connect();
     for (const uint64_t step : {10u, 20u, 30u, 40u}) {
@@ -95,6 +97,8 @@ TEST_F(Peers, WhatWasSentCanBeFetchedWhenTheSenderIsGone) {
       ASSERT_TRUE(sent.ok()) << sent;
     }
   }
+  ASSERT_EQ(received.size(), 4u);
+  EXPECT_EQ(received[3], (SnapshotKey{"job", 3, 40, 1}));
   Rank fetched;
   const Status status = Fetch({"job", 3, 40, 0}, fetched);
   ASSERT_TRUE(status.ok()) << status;

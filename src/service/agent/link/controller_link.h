@@ -1,14 +1,12 @@
 // An agent's stream to the controller, which is reconnected whenever it fails.
 //
 // One thread connects and reads, a second one writes while a stream is open; both post everything
-// to the loop. After a failure it retries, at first at once, then with growing random delays of up
-// to a second, so that many agents don't reconnect at the same time. The core does the ordering,
+// to the loop. After a failure it tries again (reconnect_pauses.h). The core does the ordering,
 // resending and acknowledging.
 //
 // With several addresses one of these controllers leads and the others stand by (docs/standby.md):
-// the link tries them in turn, without pauses within a round and with short ones between rounds. A
-// leader sends something in each heartbeat period, so a stream that is silent for four of them is
-// ended: its controller is paused or cut off.
+// the link tries them in turn. A leader sends something in each heartbeat period, so a stream that
+// is silent for four of them is ended: its controller is paused or cut off.
 #pragma once
 
 #include <atomic>
@@ -29,6 +27,7 @@
 #include "base/time.h"
 #include "io/event_loop.h"
 #include "proto/commands.pb.h"
+#include "service/agent/link/reconnect_pauses.h"
 
 namespace grpc {
 class ClientContext;
@@ -74,8 +73,8 @@ class ControllerLink {
  private:
   void RunReader();
   // Runs one stream from its beginning to its end. `patience`: how long the connection may take,
-  // if there are several controllers. Returns whether the controller sent Welcome.
-  bool RunStream(const std::string& address, Duration patience);
+  // if there are several controllers.
+  ConnectionEnd RunStream(const std::string& address, Duration patience);
   // Takes messages until the stream ends. Returns the reason if the link ends it.
   template <typename Stream>
   Status Read(Stream& stream, uint64_t number, std::thread& writer);
@@ -84,7 +83,6 @@ class ControllerLink {
   // Reports the end of a stream to the loop.
   void NotifyEnd(bool welcomed, bool answered, const std::string& reason);
   bool several() const { return options_.addresses.size() > 1; }
-  Duration PauseAfter(bool welcomed);
   template <typename Stream>
   void RunWriter(Stream& stream, uint64_t number);
   void TakeHeartbeatPeriod(int64_t nanoseconds);
@@ -96,10 +94,9 @@ class ControllerLink {
   // Shared with the callbacks on the loop, which may run after this object has ended.
   std::shared_ptr<const ControllerLinkObserver> observer_;
   uint64_t reported_stream_ = 0;  // the loop's view: the number of the last reported stream
-  Random random_;                 // used by the reading thread, as the next three
+  Random random_;                 // used by the reading thread, as the next two
   size_t at_ = 0;                 // the address to try
-  size_t failed_ = 0;             // tries in succession without Welcome
-  Duration pause_;
+  ReconnectPauses pauses_;
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

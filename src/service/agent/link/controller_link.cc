@@ -1,4 +1,4 @@
-#include "service/agent/controller_link.h"
+#include "service/agent/link/controller_link.h"
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -23,9 +23,6 @@ constexpr Duration kFirstWelcomeLimit = std::chrono::seconds(1);
 constexpr size_t kRoundsPerDoubling = 4;
 constexpr size_t kMostDoublings = 4;
 constexpr int kMissedHeartbeats = 4;
-// With several controllers, rounds with short pauses: a takeover is over by then.
-constexpr size_t kQuickRounds = 20;
-constexpr Duration kQuickPause = std::chrono::milliseconds(100);
 constexpr int kLargestMessage = 64 << 20;  // bytes; a command carries a whole job
 
 // The identity is read for each channel, because it may have been renewed.
@@ -66,7 +63,8 @@ ControllerLink::ControllerLink(io::EventLoop& loop, ControllerLinkOptions option
       options_(std::move(options)),
       observer_(std::make_shared<const ControllerLinkObserver>(std::move(observer))),
       random_(options_.incarnation),
-      pause_(options_.first_retry),
+      pauses_(options_.addresses.size(), options_.first_retry, options_.longest_retry,
+              io::MonotonicNow()),
       reader_([this] { RunReader(); }) {}
 
 ControllerLink::~ControllerLink() {
@@ -96,28 +94,15 @@ void ControllerLink::Notify(std::function<void(const ControllerLinkObserver&)> w
 
 void ControllerLink::RunReader() {
   for (;;) {
-    const size_t rounds = failed_ / options_.addresses.size();
-    const size_t doublings = std::min(rounds / kRoundsPerDoubling, kMostDoublings);
+    const size_t doublings = std::min(pauses_.rounds() / kRoundsPerDoubling, kMostDoublings);
     const Duration patience = kFirstPatience * (1 << doublings);
-    const bool welcomed = RunStream(options_.addresses[at_], patience);
-    const Duration pause = PauseAfter(welcomed);
+    const ConnectionEnd end = RunStream(options_.addresses[at_], patience);
+    // The one that has led is probably gone, so the next one is tried first.
+    at_ = (at_ + 1) % options_.addresses.size();
+    const Duration pause = pauses_.Next(end, io::MonotonicNow(), random_);
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, pause, [this] { return stopping_; })) return;
   }
-}
-
-// The one that has led is probably gone, so the next one is tried first.
-Duration ControllerLink::PauseAfter(bool welcomed) {
-  failed_ = welcomed ? 0 : failed_ + 1;
-  at_ = (at_ + 1) % options_.addresses.size();
-  if (several() && failed_ % options_.addresses.size() != 0) return Duration(0);
-  if (several() && welcomed) return Duration(0);
-  const bool quick = several() && failed_ < kQuickRounds * options_.addresses.size();
-  const Duration longest = quick ? std::min(kQuickPause, options_.longest_retry)  //
-                                 : options_.longest_retry;
-  pause_ = welcomed ? options_.first_retry : std::min(2 * pause_, longest);
-  return Duration(pause_.count() / 2 +
-                  static_cast<int64_t>(random_.Below(static_cast<uint64_t>(pause_.count()))));
 }
 
 template <typename Stream>
@@ -146,18 +131,18 @@ Status ControllerLink::Read(Stream& stream, uint64_t number, std::thread& writer
   return Status();
 }
 
-bool ControllerLink::RunStream(const std::string& address, Duration patience) {
+ConnectionEnd ControllerLink::RunStream(const std::string& address, Duration patience) {
   const auto channel = MakeChannel(options_, address);
   if (several() && !Connects(*channel, patience)) {
     NotifyEnd(false, false, address + " does not accept the connection");
-    return false;
+    return {};
   }
   const std::unique_ptr<proto::Controller::Stub> stub = proto::Controller::NewStub(channel);
   grpc::ClientContext context;
   uint64_t number = 0;
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return false;
+    if (stopping_) return {};
     context_ = &context;
     number = ++stream_;
   }
@@ -196,7 +181,7 @@ bool ControllerLink::RunStream(const std::string& address, Duration patience) {
   if (silent_) reason = address + " is silent: it is paused or cut off";
   const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE && !silent_;
   NotifyEnd(welcomed, answered, refused.ok() ? reason : refused.message());
-  return welcomed;
+  return {welcomed, answered, heartbeat_period_.load()};
 }
 
 void ControllerLink::NotifyEnd(bool welcomed, bool answered, const std::string& reason) {
