@@ -71,6 +71,23 @@ TEST(Overdue, TheOlderOfTwoGoesFirst) {
   EXPECT_TRUE(world.Runs("older"));
 }
 
+// The borrower is stopped after it has run for 25 hours, and has not waited at all.
+TEST(Overdue, TheTimeThatAJobHasRunIsNotWaiting) {
+  World world(1, 1, 1, {Queue("a", 8), Queue("b", 0)}, LongestWait(hours(24)));
+  world.Submit("borrower", 1, 8, "b", Lasts(hours(100)));
+  world.Pass(hours(25));
+  world.Submit("within", 1, 8, "a", Lasts(hours(1)));
+  ASSERT_TRUE(world.Runs("within"));
+  world.Submit("within too", 1, 8, "a", Lasts(hours(30), true));
+  world.Pass(hours(1));
+  world.End("within");
+  EXPECT_TRUE(world.Runs("within too"));
+  world.Pass(hours(24));
+  world.Submit("within at last", 1, 8, "a", Lasts(hours(1)));
+  world.End("within too");
+  EXPECT_TRUE(world.Runs("borrower")) << "it has waited for longest_wait since it was stopped";
+}
+
 TEST(Overdue, ARoundIsDueWhenAJobBecomesOverdue) {
   World world(1, 1, 1, {}, LongestWait(hours(24)));
   world.Submit("running", 1, 8, "", Lasts(hours(1000), true));
@@ -86,7 +103,9 @@ TEST(Overdue, ARoundIsDueWhenAJobBecomesOverdue) {
 
 // `old` could move to the host of `ends`, which is promised, so that `short` starts on its own.
 TEST(Reservations, NoJobIsMovedOntoWhatIsPromised) {
-  World world(1, 1, 3);
+  Policy policy;
+  policy.shorter_first = Duration(0);  // or "short" would go before the gang
+  World world(1, 1, 3, {}, policy);
   const auto submit_on = [&](NodeIndex node, const JobRequest& job) {
     for (NodeIndex other = 0; other < 3; ++other) {
       world.Tell(NodeChanged{world.NodeName(other), other == node

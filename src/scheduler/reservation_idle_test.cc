@@ -12,6 +12,7 @@ using std::chrono::minutes;
 Policy IdleLimit(int64_t milli) {
   Policy policy;
   policy.reservation_idle_milli = milli;
+  policy.shorter_first = Duration(0);  // or the short job would go before the gang
   return policy;
 }
 

@@ -257,6 +257,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.bind_deadline.count());
   add(policy.aging_period.count());
   add(policy.aging_steps);
+  add(policy.shorter_first.count());
   add(policy.longest_wait.count());
   add(policy.overdue_reservations);
   add(policy.reservation_idle_milli);

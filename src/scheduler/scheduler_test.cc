@@ -349,6 +349,29 @@ TEST(Scheduler, RaisesWithWaitingButNeverPastAGuarantee) {
   EXPECT_TRUE(world.Runs("aged")) << "five hours are worth more than three steps";
 }
 
+// The place of "long" is 6 hours after its submission, that of "short" 10 minutes after its own.
+TEST(Scheduler, PutsShorterJobsOfAQueueFirstWithinABound) {
+  struct Case {
+    Duration between;
+    spec::QueueOrder order;
+    const char* first;
+  };
+  for (const Case& each : {Case{minutes(1), spec::QueueOrder::kPriority, "short"},
+                           Case{hours(5), spec::QueueOrder::kPriority, "short"},
+                           Case{hours(6), spec::QueueOrder::kPriority, "long"},
+                           Case{minutes(1), spec::QueueOrder::kFirstCome, "long"}}) {
+    spec::QueueSpec queue = Queue("a", 8);
+    queue.order = each.order;
+    World world(1, 1, 1, {queue});
+    world.Submit("running", 1, 8, "a");
+    world.Submit("long", 1, 8, "a", [](JobRequest& job) { job.limit = hours(100); });
+    world.Pass(each.between);
+    world.Submit("short", 1, 8, "a", [](JobRequest& job) { job.limit = minutes(10); });
+    world.End("running");
+    EXPECT_TRUE(world.Runs(each.first)) << each.between / minutes(1) << " minutes";
+  }
+}
+
 TEST(Scheduler, KeepsANodeThatFailsOffLongWork) {
   World world(1, 1, 2);
   for (int i = 0; i < 2; ++i) world.Tell(NodeFaulted{world.NodeName(0)});

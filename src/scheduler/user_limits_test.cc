@@ -237,7 +237,9 @@ TEST(LongestRun, BoundsTheLengthsThatBackfillAssumes) {
   queues[0].name = "short";
   queues[0].max_run_time = minutes(30);
   queues[1].name = "long";
-  World world(1, 1, 3, queues);
+  Policy policy;
+  policy.shorter_first = Duration(0);  // or "later" would go before the gang
+  World world(1, 1, 3, queues, policy);
   world.Submit("first", 1, 8, "short", OfFor("u", hours(9)));
   world.Submit("gang", 3, 8, "long", OfFor("u", hours(1)));
   const auto outlook = world.scheduler.OutlookOf(JobId("first"));

@@ -250,7 +250,8 @@ bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry
   const bool overdue = state.IsOverdue(job);
   if (overdue != state.IsOverdue(holder)) return overdue;
   if (overdue)
-    return std::pair(job.submitted, job.number) < std::pair(holder.submitted, holder.number);
+    return std::pair(job.waits_since(), job.number) <
+           std::pair(holder.waits_since(), holder.number);
   return state.queues.WithinGuarantee(job.queue, state.MinimumAmounts(job)) &&
          !state.queues.WithinGuarantee(holder.queue, state.MinimumAmounts(holder));
 }

@@ -209,8 +209,11 @@ void SchedulerState::Enqueue(JobEntry& job) {
   const bool first_come = queues.order(job.queue) == spec::QueueOrder::kFirstCome;
   // A deadline's slack falls alike for all, so its order needs no clock.
   Instant when = job.submitted;
-  if (job.request->deadline && !first_come) {
-    when = std::min(when, *job.request->deadline - ExpectedRun(job).median);
+  const bool by_length = policy.shorter_first > Duration(0) || job.request->deadline;
+  if (by_length && !first_come) {
+    const Duration length = ExpectedRun(job).median;
+    when += std::min(policy.shorter_first, length);
+    if (job.request->deadline) when = std::min(when, *job.request->deadline - length);
   }
   job.line_place = when;
   line.jobs[{when, job.number}] = job.number;
@@ -219,7 +222,7 @@ void SchedulerState::Enqueue(JobEntry& job) {
   line.parked = false;
   line.preempt_parked = false;
   if (job.expedited > 0) expedited.insert(job.number);
-  waiting.Add({job.submitted, job.number});
+  waiting.Add({job.waits_since(), job.number});
 }
 
 // The reservation stays with the line. Whether the job starts, changes or ends, the next job of the
@@ -229,7 +232,7 @@ void SchedulerState::Dequeue(JobEntry& job) {
   line.jobs.erase({job.line_place, job.number});
   if (line.jobs.empty()) lines_of_queue[static_cast<size_t>(line.queue)].erase(job.line);
   expedited.erase(job.number);
-  waiting.Remove({job.submitted, job.number});
+  waiting.Remove({job.waits_since(), job.number});
   const auto held = reservations.find(job.number);
   if (held == reservations.end()) return;
   line.promise = std::move(held->second);
@@ -242,7 +245,7 @@ bool SchedulerState::IsProtected(const JobEntry& job, share::QueueIndex claimant
 }
 
 bool SchedulerState::IsOverdue(const JobEntry& job) const {
-  return policy.longest_wait > Duration(0) && now - job.submitted >= policy.longest_wait;
+  return policy.longest_wait > Duration(0) && now - job.waits_since() >= policy.longest_wait;
 }
 
 // The result is at least one nanosecond ahead, so that a deadline that has passed cannot start
@@ -252,7 +255,7 @@ std::optional<Instant> SchedulerState::NextOverdue() const {
   if (!protections.empty()) next = protections.begin()->first;
   if (policy.longest_wait > Duration(0)) {
     if (const auto job = waiting.FirstAfter(overdue_noted)) {
-      const Instant at = job->submitted + policy.longest_wait;
+      const Instant at = job->since + policy.longest_wait;
       next = next ? std::min(*next, at) : at;
     }
   }
@@ -281,18 +284,19 @@ void SchedulerState::Protect(JobEntry& job, Instant until) {
   if (until > now) protections.insert({until, job.number});
 }
 
-// A job gains one priority for each aging period that it has waited, at most aging_steps. In a
-// queue that serves strictly by arrival, priorities have no effect.
+// A job gains one priority for each aging period that it has waited, at most aging_steps: from its
+// place on, so that a line, which is in the order of places, is in this order too. In a queue that
+// serves strictly by arrival, priorities have no effect.
 int64_t SchedulerState::EffectivePriority(const Line& line, const JobEntry& job) const {
   if (queues.order(job.queue) == spec::QueueOrder::kFirstCome) return 0;
-  const int64_t periods = policy.aging_period.count() <= 0
-                              ? 0
-                              : (now - job.submitted).count() / policy.aging_period.count();
+  if (policy.aging_period <= Duration(0)) return line.priority;
+  const Duration waited = now - std::max(job.submitted, job.line_place);
+  const int64_t periods = std::max<int64_t>(0, waited / policy.aging_period);
   return line.priority + std::min<int64_t>(periods, policy.aging_steps);
 }
 
 // A total order, because job numbers are unique: expedited first (the latest expedite before
-// earlier ones), then priority, then arrival or slack, then the number.
+// earlier ones), then priority, then the place in the line, then the number.
 bool SchedulerState::Before(const JobEntry& a, const JobEntry& b) const {
   if (a.expedited != b.expedited) return a.expedited > b.expedited;
   const int64_t priority_a = EffectivePriority(lines[a.line], a);

@@ -101,7 +101,7 @@ struct SchedulerState {
   std::set<JobNumber> expedited;
   WaitingOrder waiting;
   std::set<std::pair<Instant, JobNumber>> protections;  // when they end, of running jobs
-  Instant overdue_noted{};  // those submitted until then are overdue, and were tried again for it
+  Instant overdue_noted{};  // those that wait since then are overdue, and were tried again for it
   std::set<std::pair<Instant, JobNumber>> bind_deadlines;
   std::set<std::pair<Instant, JobNumber>> ends;  // of what is placed, as expected when last noted
   std::vector<Line> lines;
@@ -190,7 +190,8 @@ struct SchedulerState {
   // Whether no job of the queue `claimant` may stop the running job: an operator has put it first,
   // or it was overdue when it started and the claim is another queue's guarantee.
   bool IsProtected(const JobEntry& job, share::QueueIndex claimant) const;
-  // Whether a waiting job has waited for longer than Policy::longest_wait.
+  // Whether a waiting job has waited for longer than Policy::longest_wait. The time that it ran
+  // before it was stopped is not waiting.
   bool IsOverdue(const JobEntry& job) const;
   // When the next waiting job becomes overdue, or the next running one is no longer protected.
   std::optional<Instant> NextOverdue() const;

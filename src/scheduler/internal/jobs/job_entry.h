@@ -79,6 +79,10 @@ struct JobEntry {
 
   Duration ran{};            // before the last start
   int64_t kept_idle_ms = 0;  // accelerator time, by its reservations
+
+  // When it would have been submitted had it waited ever since: the time that it has run counts as
+  // time before its submission.
+  Instant waits_since() const { return submitted + ran; }
 };
 
 // What the job counts as in the quotas. The result refers to its request.

@@ -50,14 +50,14 @@ std::optional<WaitingOrder::Job> WaitingOrder::FirstAfter(Instant instant) const
 std::vector<WaitingOrder::Job> WaitingOrder::Between(Instant after, Instant until) const {
   std::vector<Job> jobs;
   for (auto entry = After(after); entry != entries_.end(); ++entry) {
-    if (entry->job.submitted > until) break;
+    if (entry->job.since > until) break;
     if (entry->waits) jobs.push_back(entry->job);
   }
   return jobs;
 }
 
 WaitingOrder::Entries::const_iterator WaitingOrder::After(Instant instant) const {
-  if (entries_.empty() || entries_.back().job.submitted <= instant) return entries_.end();
+  if (entries_.empty() || entries_.back().job.since <= instant) return entries_.end();
   const Job last{instant, std::numeric_limits<uint64_t>::max()};
   return std::upper_bound(entries_.begin(), entries_.end(), last,
                           [](const Job& wanted, const Entry& entry) { return wanted < entry.job; });

@@ -1,4 +1,4 @@
-// The waiting jobs by the time of their submission.
+// The waiting jobs by the time since which they wait.
 //
 // Most jobs are submitted after all others and start before the next one comes: they are added and
 // removed at the end, in constant time and without an allocation. A job that starts before an older
@@ -18,8 +18,8 @@ namespace longhaul::scheduler::internal {
 class WaitingOrder {
  public:
   struct Job {
-    Instant submitted{};
-    uint64_t number = 0;  // among jobs that were submitted at the same time
+    Instant since{};      // JobEntry::waits_since
+    uint64_t number = 0;  // among jobs that wait for equally long
 
     friend auto operator<=>(const Job&, const Job&) = default;
   };
@@ -32,9 +32,9 @@ class WaitingOrder {
   void Remove(const Job& job);
   // Absent: no job waits.
   std::optional<Job> First() const;
-  // The first job that was submitted later than `instant`.
+  // The first job that waits since a time after `instant`.
   std::optional<Job> FirstAfter(Instant instant) const;
-  // The jobs that were submitted later than `after`, and at `until` or before.
+  // The jobs that wait since a time after `after`, and since `until` or longer.
   std::vector<Job> Between(Instant after, Instant until) const;
 
  private:

@@ -35,7 +35,8 @@ void OverdueWalk::AddFirstOf(share::QueueIndex queue) {
     const JobEntry& job = state.at(state.lines[line].jobs.begin()->second);
     if (first == nullptr || state.Before(job, *first)) first = &job;
   }
-  if (first != nullptr && state.IsOverdue(*first)) jobs_.insert({first->submitted, first->number});
+  if (first != nullptr && state.IsOverdue(*first))
+    jobs_.insert({first->waits_since(), first->number});
 }
 
 bool OverdueWalk::IsParked(const JobEntry& job) const {
