@@ -26,7 +26,7 @@ bool Waits(std::string_view doing) {
 }
 
 // The lower one of the two in the middle. Requires values.
-double MedianOf(std::vector<double> values) {
+double MedianShare(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -79,7 +79,7 @@ SlowWorkers FindSlowWorkers(std::vector<WorkerActivity> workers) {
     shares.push_back(worker.works);
   }
   if (shares.size() < 2) return found;
-  const double median = MedianOf(shares);
+  const double median = MedianShare(shares);
   const auto stands_out = [median](double works) {
     return works >= kLeastWork && works >= kLeastRatio * median &&
            works - median >= kLeastDifference;
@@ -90,9 +90,9 @@ SlowWorkers FindSlowWorkers(std::vector<WorkerActivity> workers) {
   }
   if (2 * others.size() <= shares.size() && shares.size() > 2) return found;
   if (others.empty()) return found;
-  found.others = MedianOf(others);
+  found.others = MedianShare(others);
   for (const double works : others) differences.push_back(std::abs(works - found.others));
-  const double deviation = kNormalMad * MedianOf(differences) + kLeastDeviation;
+  const double deviation = kNormalMad * MedianShare(differences) + kLeastDeviation;
   std::sort(workers.begin(), workers.end(),
             [](const auto& one, const auto& other) { return one.rank < other.rank; });
   for (const WorkerActivity& worker : workers) {
