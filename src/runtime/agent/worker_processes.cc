@@ -105,9 +105,11 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   const uint64_t from = command.restore().step();
   if (job.newest.has_value() && job.newest->step > from) job.newest.reset();
   if (job.ordered.has_value() && job.ordered->step > from) job.ordered.reset();
-  std::erase_if(job.sealed, [from](const auto& entry) { return entry.first.step > from; });
-  // A state from elsewhere may replace the arena.
-  if (command.restore().tier() != proto::Restore::TIER_MEMORY) job.memory_since = attempt;
+  const size_t above =
+      std::erase_if(job.sealed, [from](const auto& entry) { return entry.first.step > from; });
+  // Void snapshots still have their slots of the arena, and a state from elsewhere may replace it.
+  const bool from_memory = command.restore().tier() == proto::Restore::TIER_MEMORY;
+  if (above > 0 || !from_memory) job.memory_since = attempt;
   snapshots_.TakeHeld(id, job, command);
   job.latest = start;
   job.injected.clear();

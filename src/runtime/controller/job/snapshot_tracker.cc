@@ -203,6 +203,18 @@ void SnapshotTracker::TakeCopies(const GangView& view, const Node& node, uint64_
       if (whole && !holder.bad.contains(step)) holder.steps.Add(step);
     }
   }
+  // What this agent does not list any more has been replaced in its memory.
+  for (auto& [step, spread] : spreads_) {
+    const auto is_gone = [&, at = step, sealed_by = spread.attempt](const Spread::Holding& each) {
+      if (!each.copy || each.node != node.id || each.incarnation != node.incarnation) return false;
+      const auto listed = std::ranges::count_if(held, [&](const auto* one) {
+        return one->copy() && one->step() == at && one->attempt() == sealed_by &&
+               one->rank() >= each.first && one->rank() - each.first < view.local();
+      });
+      return listed != view.local();
+    };
+    for (auto& place : spread.places) std::erase_if(place, is_gone);
+  }
 }
 
 uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& node,
