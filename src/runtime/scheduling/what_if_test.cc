@@ -141,7 +141,7 @@ TEST_F(WhatIf, AStoppedJobContinuesWhereItWas) {
   const struct {
     const char* id;
     Duration expected;
-  } kJobs[] = {{"one", hours(3)}, {"two", hours(1)}, {"three", hours(1)}};
+  } kJobs[] = {{"one", hours(3)}, {"two", hours(1)}, {"three", hours(3)}};
   for (const auto& each : kJobs) {
     proto::Job job = For(Gang(each.id, 1), each.expected);
     job.mutable_scheduling()->add_devices("H100");
