@@ -339,6 +339,7 @@ TEST(Scheduler, ServesStrictlyInOrderWithoutBackfill) {
 TEST(Scheduler, RaisesWithWaitingButNeverPastAGuarantee) {
   Policy policy;
   policy.aging_period = hours(1);
+  policy.shorter_first = Duration(0);  // or the place of "aged", from which it ages, is later
   World world(1, 1, 1, {Queue("a", 8), Queue("b", 0)}, policy);
   world.Submit("running", 1, 8, "a", [](JobRequest& job) { job.preemption = Preemption::kNever; });
   world.Submit("aged", 1, 8, "a");

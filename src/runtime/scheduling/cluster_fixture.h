@@ -166,13 +166,15 @@ class Cluster {
   // A copy of the node's snapshot is in the holder's memory too.
   void Replicate(const std::string& id, const std::string& node, const std::string& holder,
                  uint64_t step) {
+    const proto::StartWorkers start = LastStart(id, node);
     proto::Event event;
-    auto& replicated = *event.mutable_snapshot_replicated();
-    replicated.set_job_id(id);
-    replicated.set_attempt(Job(id).attempt());
-    replicated.set_step(step);
-    replicated.set_holder(holder);
-    Report(node, event);
+    auto& received = *event.mutable_copy_received();
+    received.set_job_id(id);
+    received.set_attempt(Job(id).attempt());
+    received.set_step(step);
+    received.set_first_rank(start.arena_first_rank());
+    received.set_ranks(start.local_ranks());
+    Report(holder, event);
   }
   // Reports a failure of the present attempt.
   void Fail(const std::string& id, const std::string& node, proto::SnapshotFailed failed) {

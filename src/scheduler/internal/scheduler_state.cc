@@ -209,11 +209,15 @@ void SchedulerState::Enqueue(JobEntry& job) {
   const bool first_come = queues.order(job.queue) == spec::QueueOrder::kFirstCome;
   // A deadline's slack falls alike for all, so its order needs no clock.
   Instant when = job.submitted;
-  const bool by_length = policy.shorter_first > Duration(0) || job.request->deadline;
-  if (by_length && !first_come) {
-    const Duration length = ExpectedRun(job).median;
-    when += std::min(policy.shorter_first, length);
-    if (job.request->deadline) when = std::min(when, *job.request->deadline - length);
+  if (!first_come) {
+    // Not what was learnt of similar jobs: that changes, and would put equal jobs in another order
+    // than that of their arrival. A job that was stopped keeps the place of its arrival.
+    if (job.ran == Duration(0)) {
+      when += std::min(policy.shorter_first, job.request->limit.value_or(policy.shorter_first));
+    }
+    if (job.request->deadline) {
+      when = std::min(when, *job.request->deadline - ExpectedRun(job).median);
+    }
   }
   job.line_place = when;
   line.jobs[{when, job.number}] = job.number;
