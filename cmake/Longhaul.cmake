@@ -8,6 +8,7 @@
 #   longhaul_fuzzer(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...])
 #   longhaul_benchmark(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...])
 #   longhaul_script_test(NAME <name> COMMAND ... [LABELS ...] [TIMEOUT <seconds>])
+#   longhaul_fast_module()       before the module's libraries
 #   longhaul_headers_alone()     once, after all modules
 #   longhaul_product_target()    once, after all modules
 #
@@ -59,6 +60,13 @@ set(LONGHAUL_COLD_OPTIONS "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
   set(LONGHAUL_COLD_OPTIONS -O1)
 endif()
+
+# Called first by a module whose speed is measured in bench/: its sources are compiled with -O3.
+macro(longhaul_fast_module)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    add_compile_options(-O3)
+  endif()
+endmacro()
 
 # Tests are most of what is compiled (tools/build_time), and run for a fraction of the time: their
 # own sources are compiled without optimisation, and they share one precompiled header with the

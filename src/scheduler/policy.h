@@ -57,9 +57,9 @@ struct Policy {
   int32_t aging_steps = 8;
   // A job has the place in its queue of one that was submitted later by the duration that it states
   // (JobRequest::limit), at most by so much, and by so much if it states none: jobs of equal
-  // priority go in the order in which they would have ended had they started at once. A job that was
-  // stopped has the place of its arrival. As much as a step of priority by waiting; zero: the order
-  // of arrival.
+  // priority go in the order in which they would have ended had they started at once. A job that
+  // was stopped has the place of its arrival. As much as a step of priority by waiting; zero: the
+  // order of arrival.
   Duration shorter_first = std::chrono::hours(6);
   // A job that has waited for longer goes before the jobs of other queues, and keeps its place for
   // as long against their guarantees; zero: never. With a day, simulated waits of a month with 115
