@@ -37,33 +37,6 @@ WaitFigures FiguresOf(std::vector<double> waits) {
   return figures;
 }
 
-Duration Seen(Duration truth, Foresight foresight) {
-  const Duration least = std::chrono::seconds(1);
-  switch (foresight) {
-    case Foresight::kDouble:
-      return std::max(least, truth * 2);
-    case Foresight::kHalf:
-      return std::max(least, truth / 2);
-    case Foresight::kTrue:
-    case Foresight::kHistory:
-    case Foresight::kLimit:
-      break;
-  }
-  return std::max(least, truth);
-}
-
-Instant ArrivalOf(const TraceJob& job) {
-  return InstantFromNanoseconds((job.clock_ms > 0 ? job.clock_ms : job.arrival_ms) * 1'000'000);
-}
-
-// A job without an end in the trace is taken to run for a year, which is also the most that any job
-// runs.
-Duration LengthOf(const TraceJob& job) {
-  const Duration forever = std::chrono::hours(24 * 365);
-  return job.duration_ms ? std::min<Duration>(std::chrono::milliseconds(*job.duration_ms), forever)
-                         : forever;
-}
-
 // What one job goes through.
 struct Life {
   const TraceJob* job = nullptr;
@@ -512,114 +485,8 @@ class Run {
 
 }  // namespace
 
-std::vector<Contender> StandardContenders() {
-  std::vector<Contender> all;
-  const auto add = [&all](const char* name, const char* what) -> Contender& {
-    Contender& contender = all.emplace_back();
-    contender.name = name;
-    contender.what = what;
-    contender.policy.preempt = false;
-    return contender;
-  };
-  add("longhaul", "queues by tenant, 8 reservations a queue, fewest switches");
-  add("longhaul+reclaim", "the same, and guarantees are taken back by stopping borrowers")
-      .policy.preempt = true;
-  Contender& fifo = add("first-come", "strictly in order of arrival, fullest hosts first");
-  fifo.policy.backfill = Backfill::kNone;
-  fifo.policy.placement = PlacementRule::kBestFit;
-  fifo.tenants_have_queues = false;
-  fifo.policy.shorter_first = Duration(0);
-  fifo.policy.longest_wait = Duration(0);
-  fifo.policy.reservation_idle_milli = 0;
-  Contender& easy = add("EASY", "one queue, one reservation, fullest hosts first");
-  easy.policy.reservations = 1;
-  easy.policy.placement = PlacementRule::kBestFit;
-  easy.tenants_have_queues = false;
-  easy.policy.shorter_first = Duration(0);
-  easy.policy.longest_wait = Duration(0);
-  easy.policy.reservation_idle_milli = 0;
-  Contender& fit = add("best fit", "as longhaul, but fullest hosts first wherever they are");
-  fit.policy.placement = PlacementRule::kBestFit;
-  Contender& tree = add("greedy tree", "one queue, EASY, Slurm's topology/tree");
-  tree.policy.reservations = 1;
-  tree.policy.placement = PlacementRule::kGreedyTree;
-  tree.tenants_have_queues = false;
-  tree.policy.shorter_first = Duration(0);
-  tree.policy.longest_wait = Duration(0);
-  tree.policy.reservation_idle_milli = 0;
-  Contender& sampled = add("5 of 50", "no reservations, a tenth of the leaves, random ties");
-  sampled.policy.reservations = 0;
-  sampled.policy.placement = PlacementRule::kSampled;
-  sampled.tenants_have_queues = false;
-  sampled.policy.shorter_first = Duration(0);
-  sampled.policy.longest_wait = Duration(0);
-  sampled.policy.reservation_idle_milli = 0;
-  return all;
-}
-
 std::vector<SizeClass> StandardSizes() {
   return {{0, 1}, {2, 4}, {5, 8}, {9, 32}, {33, 1'000'000}};
-}
-
-std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_gpus) {
-  std::map<std::string, double> gpu_seconds;
-  double sum = 0;
-  for (const TraceJob& job : jobs) {
-    const double gpus = job.task.gpus + static_cast<double>(job.task.share_milli) / kWholeGpu;
-    const double used = ToSeconds(LengthOf(job)) * gpus * job.tasks;
-    gpu_seconds[job.tenant] += used;
-    sum += used;
-  }
-  std::vector<spec::QueueSpec> queues;
-  for (const auto& [tenant, used] : gpu_seconds) {
-    if (tenant.empty()) continue;
-    spec::QueueSpec& queue = queues.emplace_back();
-    queue.name = tenant;
-    const double gpus = sum > 0 ? static_cast<double>(cluster_gpus) * used / sum : 0;
-    queue.guarantee[0] = static_cast<int64_t>(gpus) * 1000;
-  }
-  return queues;
-}
-
-Result<std::vector<TraceJob>> OfMonth(const std::vector<TraceJob>& jobs, std::string_view month) {
-  const Result<uint64_t> year = ParseUint64(month.substr(0, std::min<size_t>(4, month.size())));
-  const Result<uint64_t> number =
-      month.size() == 7 ? ParseUint64(month.substr(5)) : Result<uint64_t>(uint64_t{0});
-  if (!year.ok() || !number.ok() || month.size() != 7 || month[4] != '-' || *year < 1970 ||
-      *number < 1 || *number > 12) {
-    return InvalidArgument("month '" + Printable(month, 40) + "' is not one such as 2017-10");
-  }
-  const auto first = std::chrono::year(static_cast<int>(*year)) /
-                     std::chrono::month(static_cast<unsigned>(*number)) / std::chrono::day(1);
-  const auto ms_of = [](const std::chrono::year_month_day& day) {
-    return std::chrono::sys_days(day).time_since_epoch().count() * int64_t{86'400'000};
-  };
-  std::vector<TraceJob> inside;
-  for (const TraceJob& job : jobs) {
-    if (job.clock_ms >= ms_of(first) && job.clock_ms < ms_of(first + std::chrono::months(1))) {
-      inside.push_back(job);
-    }
-  }
-  return inside;
-}
-
-Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Topology& topology,
-                             bool queues, const SimulationOptions& options) {
-  JobRequest request;
-  request.id = JobId("job-" + std::to_string(number));
-  if (queues) request.queue = job.tenant;
-  request.owner = job.user.empty() ? job.tenant : job.user;
-  request.restart_cost = options.restart;
-  GroupRequest& group = request.groups.emplace_back();
-  ASSIGN_OR_RETURN(group.shape, ResolveRequest(job.task, topology));
-  group.minimum = group.desired = static_cast<int32_t>(job.tasks);
-  group.max_per_host = static_cast<int32_t>(job.most_per_node);
-  if (options.foresight == Foresight::kLimit) {
-    if (job.limit_ms) request.limit = std::chrono::milliseconds(*job.limit_ms);
-  } else if (options.foresight != Foresight::kHistory) {
-    request.limit = Seen(LengthOf(job), options.foresight);
-  }
-  return request;
 }
 
 Result<SimulationResult> Simulate(const spec::ClusterDeclaration& cluster,
@@ -630,7 +497,8 @@ Result<SimulationResult> Simulate(const spec::ClusterDeclaration& cluster,
   std::vector<JobRequest> requests;
   for (const TraceJob& job : jobs) {
     Result<JobRequest> request =
-        RequestOf(job, requests.size() + 1, topology, contender.tenants_have_queues, options);
+        RequestOf(job, requests.size() + 1, topology, contender.tenants_have_queues,
+                  options.foresight, options.restart);
     if (!request.ok()) return request.status().WithContext("job '" + job.name + "'");
     requests.push_back(std::move(request).value());
   }

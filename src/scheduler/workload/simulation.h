@@ -12,32 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/policy.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/traces/trace.h"
+#include "scheduler/workload/contenders.h"
+#include "scheduler/workload/trace_requests.h"
 #include "spec/cluster/topology.h"
-#include "spec/queue/queue.h"
 
 namespace longhaul::scheduler::workload {
-
-// One way to schedule, beside others.
-struct Contender {
-  std::string name;
-  std::string what;  // a line for people
-  Policy policy;
-  bool tenants_have_queues = true;  // else one queue, first come
-};
-
-// Ours with and without reclaim, first-come, EASY, best fit, greedy tree, 5-of-50.
-std::vector<Contender> StandardContenders();
-
-enum class Foresight : uint8_t {
-  kTrue,     // the user's limit is the true duration
-  kDouble,   // twice it
-  kHalf,     // half of it: jobs overrun
-  kHistory,  // no limits: quantiles of like jobs
-  kLimit,    // the limits of the trace's users, and quantiles where there is none
-};
 
 struct SimulationOptions {
   Foresight foresight = Foresight::kTrue;
@@ -98,16 +79,6 @@ struct SimulationResult {
   std::vector<std::pair<double, double>> use_over_time;      // hours since the start, share in use
   std::vector<std::pair<double, double>> waiting_over_time;  // hours, jobs that wait
 };
-
-// The jobs that arrived in a month of UTC, written "2017-10". Refuses another form.
-Result<std::vector<TraceJob>> OfMonth(const std::vector<TraceJob>& jobs, std::string_view month);
-
-// Guarantees: each tenant's share of the trace's GPU-hours, rounded down to whole GPUs.
-std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_gpus);
-
-// The request a trace's job becomes on this cluster. Refuses what it cannot mean there.
-Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Topology& topology,
-                             bool queues, const SimulationOptions& options);
 
 // Requires jobs sorted by arrival. A job without a duration runs for a year.
 Result<SimulationResult> Simulate(const spec::ClusterDeclaration& cluster,

@@ -112,6 +112,9 @@ class AgentService final : private WorkerApiHost {
   static Result<Pieces> PlanInMemory(const checkpoint::StatePlan& plan);
   void TakeInput(runtime::AgentInput input) override;
 
+  // The name under which a rank's arena is kept here: see proto::StartWorkers. Requires a rank of
+  // `start`.
+  static uint32_t ArenaOf(const proto::StartWorkers& start, uint32_t rank);
   void SpawnNow(const runtime::SpawnWorker& order);
   // Fetches the worker's state from another node first. If that fails, the worker starts without a
   // copy and reports this itself, and the controller chooses the next tier.
