@@ -399,6 +399,25 @@ TEST(AgentCoreSnapshot, AreNotListedWhenAStateFromElsewhereMayHaveReplacedThem) 
   }
 }
 
+// The void ones still have their slots of the arena: what was in them before is gone.
+TEST(AgentCoreSnapshot, AreNotListedAfterARollbackThatLeavesNewerOnesInTheirPlace) {
+  for (const uint64_t step : {10u, 12u}) {
+    AgentHarness agent = Connect();
+    agent.Start(1);
+    agent.Seal(1, 10);
+    agent.Seal(1, 12);
+    proto::Command start = StartCommand(2);
+    start.mutable_start_workers()->mutable_restore()->set_tier(proto::Restore::TIER_MEMORY);
+    start.mutable_start_workers()->mutable_restore()->set_step(step);
+    agent.Give(start);
+    agent.TakeSent();
+    agent.Step(Disconnected{});
+    agent.Step(Connected{});
+    const int listed = agent.TakeSent().back().agent_joined().held_size();
+    EXPECT_EQ(listed, step == 12 ? 4 : 0) << "two steps of two ranks, or none";
+  }
+}
+
 TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
   AgentCore core = Adopter();
   proto::Command start = StartCommand(4);
