@@ -136,6 +136,7 @@ endfunction()
 # one are compiled by themselves.
 option(LONGHAUL_GROUPS "Compile the sources of a library in groups" ON)
 set(LONGHAUL_GROUP_SIZE 24)
+set(LONGHAUL_TEST_GROUP_SIZE 12)
 # Appends to the list `result` the files that include these sources, `size` of them each.
 function(longhaul_write_groups result name size sources)
   set(number 1)
@@ -309,7 +310,12 @@ endfunction()
 
 function(longhaul_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK;LABELS;PRECOMPILE" ${ARGN})
-  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  set(tests ${ARG_SOURCES})
+  set(others ${ARG_SOURCES})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER others EXCLUDE REGEX "_test\\.cc$")
+  longhaul_group_sources(sources ${ARG_NAME} ${LONGHAUL_TEST_GROUP_SIZE} "${tests}")
+  add_executable(${ARG_NAME} ${sources} ${others})
   target_link_libraries(${ARG_NAME} PRIVATE
     longhaul_flags GTest::gmock GTest::gtest_main ${ARG_LINK})
   foreach(module ${ARG_DEPENDS})
