@@ -1,8 +1,7 @@
 # Functions every module's CMakeLists.txt uses, so that each reads as a list of what is there.
 #
-#   longhaul_library(NAME <module> [SOURCES ...] [COLD <sources, optimised less>...]
-#                    [DEPENDS <modules>...] [LINK <outside libraries>...]
-#                    [GROUP_SIZE <sources compiled as one>])
+#   longhaul_library(NAME <module> [SOURCES ...] [DEPENDS <modules>...]
+#                    [LINK <outside libraries>...] [GROUP_SIZE <sources compiled as one>])
 #   longhaul_test(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...] [LABELS ...]
 #                 [PRECOMPILE <headers that most of its sources include>...])
 #   longhaul_fuzzer(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...])
@@ -54,14 +53,9 @@ if(LONGHAUL_SANITIZE)
   target_link_options(longhaul_flags INTERFACE -fsanitize=${LONGHAUL_SANITIZE})
 endif()
 
-# Code that runs once a command or a request: with less optimisation it is compiled in two thirds of
-# the time (CONTRIBUTING.md).
-set(LONGHAUL_COLD_OPTIONS "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  set(LONGHAUL_COLD_OPTIONS -O1)
-endif()
-
-# Called first by a module whose speed is measured in bench/: its sources are compiled with -O3.
+# Called by a module whose speed is measured in bench/, before its libraries: their sources are
+# compiled with -O3. All others have -O1 (CMakeLists.txt), which takes three quarters of the
+# compilers' time that -O2 takes (CONTRIBUTING.md).
 macro(longhaul_fast_module)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
     add_compile_options(-O3)
@@ -136,6 +130,7 @@ endfunction()
 # one are compiled by themselves.
 option(LONGHAUL_GROUPS "Compile the sources of a library in groups" ON)
 set(LONGHAUL_GROUP_SIZE 24)
+set(LONGHAUL_TEST_GROUP_SIZE 12)
 # Appends to the list `result` the files that include these sources, `size` of them each.
 function(longhaul_write_groups result name size sources)
   set(number 1)
@@ -205,15 +200,13 @@ function(longhaul_group_sources result name size sources)
 endfunction()
 
 function(longhaul_library)
-  cmake_parse_arguments(ARG "" "NAME;GROUP_SIZE" "SOURCES;COLD;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;GROUP_SIZE" "SOURCES;DEPENDS;LINK" ${ARGN})
   if(NOT ARG_GROUP_SIZE)
     set(ARG_GROUP_SIZE ${LONGHAUL_GROUP_SIZE})
   endif()
-  if(ARG_SOURCES OR ARG_COLD)
+  if(ARG_SOURCES)
     longhaul_group_sources(sources ${ARG_NAME} ${ARG_GROUP_SIZE} "${ARG_SOURCES}")
-    longhaul_group_sources(cold ${ARG_NAME}_cold ${ARG_GROUP_SIZE} "${ARG_COLD}")
-    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS ${LONGHAUL_COLD_OPTIONS})
-    add_library(longhaul_${ARG_NAME} STATIC ${sources} ${cold})
+    add_library(longhaul_${ARG_NAME} STATIC ${sources})
     set(scope PUBLIC)
   else()
     add_library(longhaul_${ARG_NAME} INTERFACE)
@@ -309,7 +302,12 @@ endfunction()
 
 function(longhaul_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK;LABELS;PRECOMPILE" ${ARGN})
-  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  set(tests ${ARG_SOURCES})
+  set(others ${ARG_SOURCES})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER others EXCLUDE REGEX "_test\\.cc$")
+  longhaul_group_sources(sources ${ARG_NAME} ${LONGHAUL_TEST_GROUP_SIZE} "${tests}")
+  add_executable(${ARG_NAME} ${sources} ${others})
   target_link_libraries(${ARG_NAME} PRIVATE
     longhaul_flags GTest::gmock GTest::gtest_main ${ARG_LINK})
   foreach(module ${ARG_DEPENDS})

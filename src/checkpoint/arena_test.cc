@@ -15,7 +15,7 @@
 #include "checkpoint/testing.h"
 #include "io/process/forked_child.h"
 
-namespace longhaul::checkpoint {
+namespace longhaul::checkpoint::arena_test {
 namespace {
 
 using testing_support::SmallPlan;
@@ -305,4 +305,4 @@ TEST(CopyChunk, IsTheSameHashAndBytesEveryWay) {
 }
 
 }  // namespace
-}  // namespace longhaul::checkpoint
+}  // namespace longhaul::checkpoint::arena_test

@@ -9,7 +9,7 @@
 #include "checkpoint/testing.h"
 #include "sim/crash_file_system.h"
 
-namespace longhaul::checkpoint {
+namespace longhaul::checkpoint::directory_crash_test {
 namespace {
 
 using testing_support::ManifestOf;
@@ -133,4 +133,4 @@ TEST(CheckpointCrash, AFailureOfAnyOperationIsReportedAndLeavesTheOlderCheckpoin
 }
 
 }  // namespace
-}  // namespace longhaul::checkpoint
+}  // namespace longhaul::checkpoint::directory_crash_test

@@ -5,7 +5,7 @@
 
 #include "frontend/format.h"
 
-namespace longhaul::frontend {
+namespace longhaul::frontend::live_view_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -264,4 +264,4 @@ TEST(Format, EscapesWhatWouldFormat) {
 }
 
 }  // namespace
-}  // namespace longhaul::frontend
+}  // namespace longhaul::frontend::live_view_test

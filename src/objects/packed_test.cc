@@ -15,7 +15,7 @@
 #include "objects/testing.h"
 #include "sim/crash_file_system.h"
 
-namespace longhaul::objects {
+namespace longhaul::objects::packed_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -241,4 +241,4 @@ TEST(PackedFiles, AFullDiskLeavesNoWholeFile) {
 }
 
 }  // namespace
-}  // namespace longhaul::objects
+}  // namespace longhaul::objects::packed_test

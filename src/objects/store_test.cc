@@ -4,7 +4,7 @@
 
 #include "objects/testing.h"
 
-namespace longhaul::objects {
+namespace longhaul::objects::store_test {
 namespace {
 
 std::span<const std::byte> Bytes(const std::string& text) {
@@ -167,4 +167,4 @@ TEST(OptionsFrom, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace longhaul::objects
+}  // namespace longhaul::objects::store_test

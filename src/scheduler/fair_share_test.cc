@@ -3,7 +3,7 @@
 
 #include "scheduler/scheduler_fixture.h"
 
-namespace longhaul::scheduler {
+namespace longhaul::scheduler::fair_share_test {
 namespace {
 
 using std::chrono::hours;
@@ -77,4 +77,4 @@ TEST(FairShare, OldUseCountsLess) {
 }
 
 }  // namespace
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::fair_share_test

@@ -4,7 +4,7 @@
 
 #include "scheduler/scheduler_fixture.h"
 
-namespace longhaul::scheduler {
+namespace longhaul::scheduler::model_quotas_test {
 namespace {
 
 using testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST(ModelQuotas, AGangThatMixedModelsBeforeStaysUntilItStops) {
 }
 
 }  // namespace
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::model_quotas_test

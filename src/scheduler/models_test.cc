@@ -6,7 +6,7 @@
 
 #include "scheduler/scheduler_fixture.h"
 
-namespace longhaul::scheduler {
+namespace longhaul::scheduler::models_test {
 namespace {
 
 using testing::ElementsAre;
@@ -131,4 +131,4 @@ TEST(Rails, AGangTakesTheKindOfHostsWithTheFewestSwitches) {
 }
 
 }  // namespace
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::models_test

@@ -3,7 +3,7 @@
 
 #include "scheduler/scheduler_fixture.h"
 
-namespace longhaul::scheduler {
+namespace longhaul::scheduler::overdue_test {
 namespace {
 
 using std::chrono::hours;
@@ -136,4 +136,4 @@ TEST(Reservations, NoJobIsMovedOntoWhatIsPromised) {
 }
 
 }  // namespace
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::overdue_test

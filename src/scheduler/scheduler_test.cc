@@ -5,7 +5,7 @@
 
 #include "scheduler/scheduler_fixture.h"
 
-namespace longhaul::scheduler {
+namespace longhaul::scheduler::scheduler_test {
 namespace {
 
 using std::chrono::hours;
@@ -425,4 +425,4 @@ TEST(Scheduler, GivesLeastSlackItsTurnFirst) {
 }
 
 }  // namespace
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::scheduler_test

@@ -13,7 +13,7 @@
 #include "checkpoint/testing.h"
 #include "sim/crash_file_system.h"
 
-namespace longhaul::checkpoint {
+namespace longhaul::checkpoint::retention_test {
 namespace {
 
 using testing::ElementsAre;
@@ -206,4 +206,4 @@ TEST(Retention, AGoodOneIsLeftIfThereWasOne) {
 }
 
 }  // namespace
-}  // namespace longhaul::checkpoint
+}  // namespace longhaul::checkpoint::retention_test

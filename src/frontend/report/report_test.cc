@@ -15,7 +15,7 @@
 #include "frontend/report/report_summary.h"
 #include "frontend/svg.h"
 
-namespace longhaul::frontend {
+namespace longhaul::frontend::report_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -463,4 +463,4 @@ TEST(Artefacts, AreAllWritten) {
 }
 
 }  // namespace
-}  // namespace longhaul::frontend
+}  // namespace longhaul::frontend::report_test

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace longhaul::io {
+namespace longhaul::io::prefault_test {
 namespace {
 
 using namespace longhaul::literals;
@@ -77,4 +77,4 @@ TEST(Prefault, EndsAtOnceWhenItIsNotWantedAnyMore) {
 }
 
 }  // namespace
-}  // namespace longhaul::io
+}  // namespace longhaul::io::prefault_test

@@ -10,7 +10,7 @@
 #include <span>
 #include <thread>
 
-namespace longhaul::io {
+namespace longhaul::io::write_guard_test {
 namespace {
 
 constexpr size_t kPages = 16;
@@ -100,4 +100,4 @@ TEST_F(Guarded, RefusesWhatIsNotMapped) {
 }
 
 }  // namespace
-}  // namespace longhaul::io
+}  // namespace longhaul::io::write_guard_test

@@ -6,7 +6,7 @@
 
 #include "planner/local/tape.h"
 
-namespace longhaul::planner {
+namespace longhaul::planner::cost_test {
 namespace {
 
 using namespace longhaul::literals;
@@ -136,4 +136,4 @@ TEST(CheckFacts, RefusesAMachineThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner
+}  // namespace longhaul::planner::cost_test

@@ -5,7 +5,7 @@
 
 #include "planner/local/cost.h"
 
-namespace longhaul::planner {
+namespace longhaul::planner::device_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(DeviceFile, RefusesOneThatNoCostModelCanWorkWith) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner
+}  // namespace longhaul::planner::device_file_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace longhaul::planner {
+namespace longhaul::planner::layout_test {
 namespace {
 
 using namespace longhaul::literals;
@@ -235,4 +235,4 @@ TEST(PlanLocal, HoldsItsContractOnRandomJobs) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner
+}  // namespace longhaul::planner::layout_test

@@ -9,7 +9,7 @@
 #include "planner/search/settings.h"
 #include "spec/cluster/device_cluster.h"
 
-namespace longhaul::planner::search {
+namespace longhaul::planner::search::axes_test {
 namespace {
 
 PlanRequest DenseJob(const char* cluster, uint32_t batch) {
@@ -103,4 +103,4 @@ TEST(Axes, EachWinsSomewhere) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner::search
+}  // namespace longhaul::planner::search::axes_test

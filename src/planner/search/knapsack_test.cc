@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace longhaul::planner::search {
+namespace longhaul::planner::search::knapsack_test {
 namespace {
 
 constexpr RecomputeTime kAny{std::numeric_limits<double>::infinity(),
@@ -124,4 +124,4 @@ TEST(LeastSeconds, TakesTheCheapestBytesFirst) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner::search
+}  // namespace longhaul::planner::search::knapsack_test

@@ -10,7 +10,7 @@
 #include "planner/search/proof.h"
 #include "planner/search/random_job_testing.h"
 
-namespace longhaul::planner::search {
+namespace longhaul::planner::search::search_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -404,4 +404,4 @@ TEST(Search, StopsOnRequest) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner::search
+}  // namespace longhaul::planner::search::search_test

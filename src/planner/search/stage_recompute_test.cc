@@ -14,7 +14,7 @@
 #include "planner/search/why_not.h"
 #include "spec/cluster/device_cluster.h"
 
-namespace longhaul::planner::search {
+namespace longhaul::planner::search::stage_recompute_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -303,4 +303,4 @@ TEST(ParseFixed, ReadsRunsOfStages) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner::search
+}  // namespace longhaul::planner::search::stage_recompute_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace longhaul::profiler {
+namespace longhaul::profiler::profiled_job_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -74,4 +74,4 @@ TEST(ProfiledJob, NoClockIsTakenToRunTwiceAsFast) {
 }
 
 }  // namespace
-}  // namespace longhaul::profiler
+}  // namespace longhaul::profiler::profiled_job_test

@@ -9,7 +9,7 @@
 #include "profiler/across/findings.h"
 #include "profiler/read/kineto_reader.h"
 
-namespace longhaul::profiler {
+namespace longhaul::profiler::replay_test {
 namespace {
 
 RankSummary Rank(int rank, const std::string& events) {
@@ -350,4 +350,4 @@ TEST(Findings, NameAStallAndItsRank) {
 }
 
 }  // namespace
-}  // namespace longhaul::profiler
+}  // namespace longhaul::profiler::replay_test

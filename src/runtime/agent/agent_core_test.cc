@@ -6,7 +6,7 @@
 
 #include "runtime/agent/agent_core_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::agent_core_test {
 namespace {
 
 using std::chrono::seconds;
@@ -492,4 +492,4 @@ TEST(AgentCore, TellsOfAQuietWorker) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::agent_core_test

@@ -5,7 +5,7 @@
 
 #include "runtime/agent/agent_core_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::agent_persist_test {
 namespace {
 
 proto::Command PersistCommand(uint64_t attempt, uint64_t step) {
@@ -295,4 +295,4 @@ TEST_F(AgentPersist, AWordEndsItsOwnChoice) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::agent_persist_test

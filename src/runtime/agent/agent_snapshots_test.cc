@@ -7,7 +7,7 @@
 #include "runtime/agent/agent_core.h"
 #include "runtime/agent/agent_core_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::agent_snapshots_test {
 namespace {
 
 AgentHarness Connect(AgentHarness agent = {}) {
@@ -433,4 +433,4 @@ TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::agent_snapshots_test

@@ -9,7 +9,7 @@
 #include "runtime/controller/cluster_fixture.h"
 #include "runtime/controller/controller.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::adoption_test {
 namespace {
 
 using std::chrono::seconds;
@@ -241,4 +241,4 @@ TEST(Adoption, ANodesPiecesCountOnce) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::adoption_test

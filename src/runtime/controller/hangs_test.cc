@@ -4,7 +4,7 @@
 
 #include "runtime/controller/cluster_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::hangs_test {
 namespace {
 
 using namespace controller_testing;
@@ -236,4 +236,4 @@ TEST(ControllerHangs, AnEndlessWaitForASlotIsAHangThatNamesWhoIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::hangs_test

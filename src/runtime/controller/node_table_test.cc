@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::node_table_test {
 namespace {
 
 using std::chrono::hours;
@@ -151,4 +151,4 @@ TEST(NodeTable, TheSecondWorkerFaultOfAWideOrAnotherJobCounts) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::node_table_test

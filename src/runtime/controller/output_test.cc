@@ -6,7 +6,7 @@
 
 #include "runtime/controller/cluster_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::output_test {
 namespace {
 
 using namespace controller_testing;
@@ -446,4 +446,4 @@ TEST(CommandHangs, AWorkerThatHasEndedIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::output_test

@@ -10,7 +10,7 @@
 #include "runtime/controller/cluster_fixture.h"
 #include "runtime/controller/release_table.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::release_test {
 namespace {
 
 using controller::DependencyState;
@@ -410,4 +410,4 @@ TEST(Resolve, KnowsIdsAndNamesOfJobsAndArrays) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::release_test

@@ -4,7 +4,7 @@
 
 #include "runtime/controller/cluster_fixture.h"
 
-namespace longhaul::runtime {
+namespace longhaul::runtime::slow_workers_test {
 namespace {
 
 using namespace controller_testing;
@@ -148,4 +148,4 @@ TEST(ControllerSlowWorkers, AnAnswerAfterARestartIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime
+}  // namespace longhaul::runtime::slow_workers_test

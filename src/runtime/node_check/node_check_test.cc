@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "runtime/node_check/simulated_cluster.h"
 
-namespace longhaul::runtime::node_check {
+namespace longhaul::runtime::node_check::node_check_test {
 namespace {
 
 using enum Outcome;
@@ -391,4 +391,4 @@ TEST(NodeCheck, EqualSeedsGiveEqualVerdicts) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::node_check
+}  // namespace longhaul::runtime::node_check::node_check_test

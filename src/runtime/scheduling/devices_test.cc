@@ -4,7 +4,7 @@
 
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::devices_test {
 namespace {
 
 using testing::AnyOf;
@@ -273,4 +273,4 @@ TEST_F(Devices, SharesThatNoDeviceCanGiveAreRefused) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::devices_test

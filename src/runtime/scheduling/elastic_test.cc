@@ -7,7 +7,7 @@
 
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::elastic_test {
 namespace {
 
 using std::chrono::seconds;
@@ -274,4 +274,4 @@ TEST(Moving, AJobMakesRoomInALeafAndGoesOnElsewhere) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::elastic_test

@@ -4,7 +4,7 @@
 
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::health_test {
 namespace {
 
 using std::chrono::hours;
@@ -228,4 +228,4 @@ TEST(Health, AReplayKnowsIt) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::health_test

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::history_test {
 namespace {
 
 using std::chrono::minutes;
@@ -282,4 +282,4 @@ TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::history_test

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "runtime/scheduling/cluster_scheduler.h"
 
-namespace longhaul::runtime::scheduling {
+namespace longhaul::runtime::scheduling::joining_test {
 namespace {
 
 using scheduler::DecisionKind;
@@ -217,4 +217,4 @@ TEST(JoiningNode, StartsAJobThatWaitsForIt) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling
+}  // namespace longhaul::runtime::scheduling::joining_test

@@ -4,7 +4,7 @@
 
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::properties_test {
 namespace {
 
 using testing::ElementsAre;
@@ -214,4 +214,4 @@ TEST(Contradiction, ANodeWithLessThanDeclaredIsReportedOnce) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::properties_test

@@ -5,7 +5,7 @@
 #include "runtime/scheduling/cluster_fixture.h"
 #include "runtime/scheduling/what_if.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::user_limits_test {
 namespace {
 
 using std::chrono::hours;
@@ -349,4 +349,4 @@ TEST(WhatIfSubmit, AppliesTheRightsOfUsers) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::user_limits_test

@@ -6,7 +6,7 @@
 
 #include "runtime/scheduling/cluster_fixture.h"
 
-namespace longhaul::runtime::scheduling_testing {
+namespace longhaul::runtime::scheduling_testing::what_if_test {
 namespace {
 
 using scheduling::AnswerWhatIf;
@@ -336,4 +336,4 @@ TEST(WhatIfChange, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::scheduling_testing
+}  // namespace longhaul::runtime::scheduling_testing::what_if_test

@@ -8,7 +8,7 @@
 
 #include "io/memory/shared_memory.h"
 
-namespace longhaul::service {
+namespace longhaul::service::arena_keeper_test {
 namespace {
 
 const JobId kJob("job-1");
@@ -72,4 +72,4 @@ TEST(ArenaKeeper, MakesALargeArenasPagesBehindTheCaller) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::arena_keeper_test

@@ -15,7 +15,7 @@
 #include "io/memory/shared_memory.h"
 #include "service/agent/snapshot_check.h"
 
-namespace longhaul::service {
+namespace longhaul::service::disk_worker_test {
 namespace {
 
 using checkpoint::CheckpointDirectory;
@@ -204,4 +204,4 @@ TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::disk_worker_test

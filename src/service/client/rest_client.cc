@@ -31,8 +31,8 @@ constexpr Duration kTakeoverLimit = seconds(5);
 constexpr Duration kAnswerLimit = std::chrono::minutes(5);
 // The server sends a comment every 15 s; three missing ones mean a dead connection.
 constexpr Duration kSilenceLimit = seconds(45);
-constexpr Duration kFirstPause = milliseconds(50);
-constexpr Duration kLongestPause = seconds(1);
+constexpr Duration kFirstRetryPause = milliseconds(50);
+constexpr Duration kLongestRetryPause = seconds(1);
 
 Code CodeOf(int http_status) {
   switch (http_status) {
@@ -198,7 +198,7 @@ Result<std::string> RestClient::Connection::Call(const std::string& path,
   }
   while (several() && answer.status().code() == Code::kUnavailable &&
          io::MonotonicNow() - begin < kTakeoverLimit) {
-    if (TryNext() && !Pause(kFirstPause)) break;
+    if (TryNext() && !Pause(kFirstRetryPause)) break;
     answer = CallOnce(path, body, accept);
   }
   return answer;
@@ -311,11 +311,11 @@ Status RestClient::Connection::Follow(const std::string& path, const FollowOptio
   uint64_t after = options.after;
   bool connected = true;  // so that a first failure is reported
   Instant last_heard = io::MonotonicNow();
-  Duration pause = kFirstPause;
+  Duration pause = kFirstRetryPause;
   const auto on_connected = [&] {
     if (!connected && options.on_connection) options.on_connection(true, "");
     connected = true;
-    pause = kFirstPause;
+    pause = kFirstRetryPause;
   };
   while (true) {
     const Ended ended = FollowOnce(path, after, take, on_connected);
@@ -327,7 +327,7 @@ Status RestClient::Connection::Follow(const std::string& path, const FollowOptio
     }
     connected = false;
     if (io::MonotonicNow() - last_heard > options.patience) return ended.status;
-    if (TryNext()) pause = std::min<Duration>(pause * 2, kLongestPause);
+    if (TryNext()) pause = std::min<Duration>(pause * 2, kLongestRetryPause);
     Reload();
   }
 }

@@ -18,7 +18,7 @@ constexpr Duration kLogRetry = seconds(1);
 // A deadline is a time of day, which may be set back: look again after so long.
 constexpr Duration kLongestWait = milliseconds(250);
 // How long a write of the log may take before the log is reported to hang.
-constexpr auto kAnswerLimit = seconds(10);
+constexpr auto kLogLimit = seconds(10);
 
 }  // namespace
 
@@ -132,7 +132,7 @@ Status CoreLoop::Apply(proto::Event event) {
   item.event.set_at_ns(ToNanoseconds(io::Now()));
   item.done = [answer](const Status& status) { answer->set_value(status); };
   if (!Enqueue(std::move(item))) return Unavailable("the controller is overloaded or stopping");
-  if (future.wait_for(kAnswerLimit) != std::future_status::ready) {
+  if (future.wait_for(kLogLimit) != std::future_status::ready) {
     return Unavailable(
         "the event log is slow; the request may still be accepted: check the list of jobs");
   }

@@ -17,7 +17,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr size_t kLongestText = 256;  // of one value
+constexpr size_t kLongestValue = 256;  // of one value
 constexpr int kFirstRefused = 400;
 
 }  // namespace
@@ -37,14 +37,14 @@ AuditEntry RefusedEntry(const std::string& from, const std::string& did, int sta
 std::string AuditLine(const AuditEntry& entry, uint64_t unlogged, Instant now) {
   nlohmann::ordered_json json = {{"at", ToString(now)}};
   if (!entry.who.name.empty()) {
-    json["who"] = Printable(entry.who.name, kLongestText);
+    json["who"] = Printable(entry.who.name, kLongestValue);
     json["role"] = NameOf(entry.who.role);
   }
-  json["from"] = Printable(entry.from, kLongestText);
-  json["did"] = Printable(entry.did, kLongestText);
-  if (!entry.object.empty()) json["object"] = Printable(entry.object, kLongestText);
+  json["from"] = Printable(entry.from, kLongestValue);
+  json["did"] = Printable(entry.did, kLongestValue);
+  if (!entry.object.empty()) json["object"] = Printable(entry.object, kLongestValue);
   json["status"] = entry.status;
-  if (!entry.error.empty()) json["error"] = Printable(entry.error, kLongestText);
+  if (!entry.error.empty()) json["error"] = Printable(entry.error, kLongestValue);
   if (unlogged > 0) json["unlogged"] = unlogged;
   return json.dump() + "\n";
 }

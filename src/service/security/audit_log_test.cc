@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace longhaul::service {
+namespace longhaul::service::audit_log_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -126,4 +126,4 @@ TEST_F(AuditLogTest, ContinuesAFileAndRefusesOneThatOthersMayRead) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::audit_log_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::service {
+namespace longhaul::service::certificate_test {
 namespace {
 
 using std::chrono::hours;
@@ -129,4 +129,4 @@ TEST(Certificate, OfAnAgentHasItsGeneration) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::certificate_test

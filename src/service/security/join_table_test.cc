@@ -8,7 +8,7 @@
 #include "service/security/join_store.h"
 #include "service/security/secret.h"
 
-namespace longhaul::service {
+namespace longhaul::service::join_table_test {
 namespace {
 
 using std::chrono::hours;
@@ -133,4 +133,4 @@ TEST(JoinToken, IsRefusedWhenItIsNone) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::join_table_test

@@ -9,7 +9,7 @@
 #include "io/files/file.h"
 #include "io/files/private_files.h"
 
-namespace longhaul::service {
+namespace longhaul::service::tls_files_test {
 namespace {
 
 const Instant kNow = InstantFromNanoseconds(1'769'846'400'000'000'000);  // 2026-01-31T08:00:00Z
@@ -96,4 +96,4 @@ TEST_F(TlsFilesTest, KeepsTheAuthorityOfAgentsAndTheirSecret) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::tls_files_test

@@ -9,7 +9,7 @@
 
 #include "io/files/private_files.h"
 
-namespace longhaul::service {
+namespace longhaul::service::token_store_test {
 namespace {
 
 const Instant kNow = InstantFromNanoseconds(1'000'000'000'000);
@@ -82,4 +82,4 @@ TEST_F(TokenStoreTest, ChangesNothingThatItCannotWrite) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::token_store_test

@@ -4,7 +4,7 @@
 
 #include "service/security/secret.h"
 
-namespace longhaul::service {
+namespace longhaul::service::token_table_test {
 namespace {
 
 using std::chrono::hours;
@@ -105,4 +105,4 @@ TEST(TokenTable, RefusesATextThatIsNoTable) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::token_table_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace longhaul::spec {
+namespace longhaul::spec::device_test {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(CheckDeviceCluster, RefusesAbsurdFigures) {
 }
 
 }  // namespace
-}  // namespace longhaul::spec
+}  // namespace longhaul::spec::device_test

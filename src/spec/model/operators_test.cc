@@ -4,7 +4,7 @@
 
 #include "spec/model/parameters.h"
 
-namespace longhaul::spec {
+namespace longhaul::spec::operators_test {
 namespace {
 
 Model Llama8B() {
@@ -162,4 +162,4 @@ TEST(LossOperators, PadTheVocabularyToTheMultipleAskedFor) {
 }
 
 }  // namespace
-}  // namespace longhaul::spec
+}  // namespace longhaul::spec::operators_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::spec {
+namespace longhaul::spec::parameters_test {
 namespace {
 
 Model Llama(uint32_t layers, uint32_t hidden, uint32_t ffn, uint32_t heads) {
@@ -145,4 +145,4 @@ TEST(TokenForward, CutsAttentionToItsWindow) {
 }
 
 }  // namespace
-}  // namespace longhaul::spec
+}  // namespace longhaul::spec::parameters_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::spec {
+namespace longhaul::spec::training_test {
 namespace {
 
 using testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(CheckTraining, LetsTheMicroBatchNotDivide) {
 }
 
 }  // namespace
-}  // namespace longhaul::spec
+}  // namespace longhaul::spec::training_test

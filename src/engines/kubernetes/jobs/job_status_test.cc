@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::job_status_test {
 namespace {
 
 const Instant kWall = InstantFromNanoseconds(1'769'846'400'000'000'000);  // 2026-01-31T08:00:00Z
@@ -127,4 +127,4 @@ TEST(JobEvent, IsAboutTheJobAndFitsTheApi) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::job_status_test

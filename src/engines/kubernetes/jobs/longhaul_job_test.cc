@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::longhaul_job_test {
 namespace {
 
 using testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST(LonghaulJob, TheSlotsAreTheDevicesUnlessTheJobFileStatesThem) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::longhaul_job_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::pod_templates_test {
 namespace {
 
 using testing::ElementsAre;
@@ -250,4 +250,4 @@ TEST(PodTemplate, AValueOfAnyTypeIsRefusedOrKept) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::pod_templates_test

@@ -8,7 +8,7 @@
 
 #include "engines/kubernetes/pod/token_signer.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::service_account_identity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -185,4 +185,4 @@ TEST_F(ServiceAccountIdentityTest, DoesNotStartWithoutKeysOrWithAnEmptySetting) 
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::service_account_identity_test

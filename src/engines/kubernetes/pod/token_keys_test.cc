@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "engines/kubernetes/pod/token_signer.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::token_keys_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -384,4 +384,4 @@ TEST(TokenKeySet, HasLimits) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::token_keys_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::event_call_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -62,4 +62,4 @@ TEST(EventCall, FitsTheLimitsOfTheApi) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::event_call_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::watch_state_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -320,4 +320,4 @@ TEST_F(WatchStateTest, DelaysAStreamThatEndsWithoutALine) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::watch_state_test

@@ -7,7 +7,7 @@
 #include "spec/cluster/device_cluster.h"
 #include "spec/model/model_reader.h"
 
-namespace longhaul::planner {
+namespace longhaul::planner::gpu_file_test {
 namespace {
 
 using spec::Precision;
@@ -131,4 +131,4 @@ TEST(GpuFile, SaysWhatIsWrongAndWhere) {
 }
 
 }  // namespace
-}  // namespace longhaul::planner
+}  // namespace longhaul::planner::gpu_file_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::checkpoint_copier_test {
 namespace {
 
 using testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST(CheckpointCopier, TheNewestCopiesAreKept) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::checkpoint_copier_test

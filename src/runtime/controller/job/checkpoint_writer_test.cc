@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::checkpoint_writer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -226,4 +226,4 @@ TEST(CheckpointWriter, ARewindForgetsLaterSteps) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::checkpoint_writer_test

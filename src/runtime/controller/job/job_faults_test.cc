@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::job_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -269,4 +269,4 @@ TEST(JobFaults, TheFirstOutputSaysWhatWasLost) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::job_faults_test

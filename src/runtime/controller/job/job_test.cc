@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::job_test {
 namespace {
 
 const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
@@ -104,4 +104,4 @@ TEST(JobPlacement, AChangeOfSizeIsCountedAfterTheFirst) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::job_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::snapshot_tracker_test {
 namespace {
 
 using testing::ElementsAre;
@@ -275,4 +275,4 @@ TEST(SnapshotTracker, AFetchedCheckpointIsOnDisk) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::snapshot_tracker_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::worker_group_test {
 namespace {
 
 using testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(WorkerGroup, AGroupWithoutNodesHasNoPlaces) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::worker_group_test

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace longhaul::runtime::simulation {
+namespace longhaul::runtime::simulation::baseline_test {
 namespace {
 
 // Detection 10 s, 20 s, 30 s; 5 s to diagnose, 40 s to restart, 60 s more to replace; reload 20 s;
@@ -95,4 +95,4 @@ TEST(Baseline, EverySystemsPartsSumToTheTimeOfTheRun) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::simulation
+}  // namespace longhaul::runtime::simulation::baseline_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::simulation {
+namespace longhaul::runtime::simulation::replay_record_test {
 namespace {
 
 using std::chrono::seconds;
@@ -75,4 +75,4 @@ TEST(ReplayRecord, AnOpenInterruptionIsChargedAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::simulation
+}  // namespace longhaul::runtime::simulation::replay_record_test

@@ -13,7 +13,7 @@
 #include "service/agent/activity/stack_text.h"
 #include "service/agent/output/worker_output.h"
 
-namespace longhaul::service {
+namespace longhaul::service::process_activity_test {
 namespace {
 
 // A child that leads a session, and waits to be killed.
@@ -187,4 +187,4 @@ TEST(StackReader, OfAProcessThatHasEndedThereIsNone) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::process_activity_test

@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace longhaul::service {
+namespace longhaul::service::state_sampler_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -129,4 +129,4 @@ TEST(StateSampler, NoAnswerComesAfterItsEnd) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::state_sampler_test

@@ -10,7 +10,7 @@
 
 #include "base/temporary_folder.h"
 
-namespace longhaul::service {
+namespace longhaul::service::fork_server_link_test {
 namespace {
 
 constexpr Duration kPatience = std::chrono::milliseconds(20);
@@ -56,4 +56,4 @@ TEST_F(SilentForkServer, IsEndedIfItDoesNotAnswerTheFirstRequestInTime) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::fork_server_link_test

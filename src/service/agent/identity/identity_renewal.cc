@@ -9,7 +9,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr auto kPeriod = std::chrono::minutes(5);
+constexpr auto kRenewalPeriod = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void IdentityRenewal::Run() {
     lock.unlock();
     RenewIfDue();
     lock.lock();
-    changed_.wait_for(lock, kPeriod, [this] { return stopping_; });
+    changed_.wait_for(lock, kRenewalPeriod, [this] { return stopping_; });
   }
 }
 

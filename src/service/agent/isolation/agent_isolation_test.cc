@@ -17,7 +17,7 @@
 #include "io/process/user_account.h"
 #include "service/agent/agent_service_fixture.h"
 
-namespace longhaul::service {
+namespace longhaul::service::agent_isolation_test {
 namespace {
 
 constexpr uint64_t kKiB = 1024;
@@ -261,4 +261,4 @@ TEST(WhyNotAsUser, NamesTheOptionAndTheRemedy) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::agent_isolation_test

@@ -13,7 +13,7 @@
 #include "io/process/process_table.h"
 #include "io/process/process_tree.h"
 
-namespace longhaul::service {
+namespace longhaul::service::job_isolation_test {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(20);  // of a test that fails
@@ -156,4 +156,4 @@ INSTANTIATE_TEST_SUITE_P(Both, JobIsolationTest, ::testing::Values(true, false),
                          });
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::job_isolation_test

@@ -10,7 +10,7 @@
 
 #include "io/files/file.h"
 
-namespace longhaul::service {
+namespace longhaul::service::log_limit_test {
 namespace {
 
 constexpr uint64_t kKiB = 1024;
@@ -123,4 +123,4 @@ TEST_F(LogLimitTest, OfZeroIsNone) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::log_limit_test

@@ -15,7 +15,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr Duration kPeriod = std::chrono::milliseconds(100);
+constexpr Duration kCopyPeriod = std::chrono::milliseconds(100);
 constexpr Duration kLastTime = std::chrono::seconds(1);
 constexpr size_t kCopyAtOnce = 64 << 10;
 // A pipe that is ready takes so much without blocking (POSIX, PIPE_BUF).
@@ -83,7 +83,7 @@ void OutputCopier::Run() {
     std::unique_lock lock(mutex_);
     for (const runtime::WorkerId& worker : ended) files_.erase(worker);
     if (stops) return;
-    if (!stops_) wake_.wait_for(lock, kPeriod);
+    if (!stops_) wake_.wait_for(lock, kCopyPeriod);
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/temporary_folder.h"
 
-namespace longhaul::service {
+namespace longhaul::service::output_follower_test {
 namespace {
 
 using testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST_F(OutputFollowerTest, SaysWhatCannotBeFollowed) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::output_follower_test

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 
-namespace longhaul::service {
+namespace longhaul::service::step_reader_test {
 namespace {
 
 using testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST(StepReader, HowTheBytesAreCutDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::step_reader_test

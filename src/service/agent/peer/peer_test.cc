@@ -13,7 +13,7 @@
 #include "service/agent/peer/peer_memory.h"
 #include "service/agent/peer/peer_server.h"
 
-namespace longhaul::service {
+namespace longhaul::service::peer_test {
 namespace {
 
 using checkpoint::SnapshotKey;
@@ -232,4 +232,4 @@ TEST(Budget, SpreadsWritesOverTime) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::peer_test

@@ -26,7 +26,7 @@
 #include "service/agent/snapshot_keeper/adoption.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper_link.h"
 
-namespace longhaul::service {
+namespace longhaul::service::snapshot_keeper_test {
 namespace {
 
 const checkpoint::StatePlan& Plan() {
@@ -278,4 +278,4 @@ TEST(SnapshotKeeperMessage, IsReadAsItWasWrittenAndNothingElseIs) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::snapshot_keeper_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace longhaul::service {
+namespace longhaul::service::check_request_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -41,4 +41,4 @@ TEST(CheckRequest, RefusesWhatIsNoListOfNamesAndSaysWhat) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::check_request_test

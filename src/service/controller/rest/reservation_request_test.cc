@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::service {
+namespace longhaul::service::reservation_request_test {
 namespace {
 
 using std::chrono::hours;
@@ -102,4 +102,4 @@ TEST(ReservationRequest, ReportsAReservation) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::reservation_request_test

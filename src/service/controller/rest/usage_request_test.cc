@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::service {
+namespace longhaul::service::usage_request_test {
 namespace {
 
 using runtime::UsageKey;
@@ -79,4 +79,4 @@ TEST(UsageRequest, WritesRowsWithTheirKeysAndShares) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::usage_request_test

@@ -27,7 +27,7 @@ std::vector<checkpoint::TensorInfo> WeightsOf(const spec::ModelSpec& model) {
 }
 
 // Of what the file says beside it: a changed byte must not name other weights.
-std::string HashOf(const nlohmann::ordered_json& config) {
+std::string HashOfConfig(const nlohmann::ordered_json& config) {
   char hash[17];
   std::snprintf(hash, sizeof(hash), "%016llx",
                 static_cast<unsigned long long>(Hash64(config.dump())));
@@ -75,7 +75,7 @@ Status WriteStart(const StartingPoint& start, const std::string& run_directory) 
   io::FileSystem& files = io::PosixFileSystem();
   if (!start.config.is_null()) {
     nlohmann::ordered_json written = start.config;
-    written["xxh3-64"] = HashOf(start.config);
+    written["xxh3-64"] = HashOfConfig(start.config);
     return io::WriteTextAtomically(files, path, written.dump() + "\n");
   }
   const Status removed = files.Remove(path);  // of another run
@@ -91,7 +91,7 @@ Result<std::string> ReadStart(const std::string& run_directory) {
   if (json.is_object() && json.contains("xxh3-64")) {  // absent in older files
     const nlohmann::ordered_json hash = json["xxh3-64"];
     json.erase("xxh3-64");
-    if (hash != HashOf(json)) return DataLoss(path + " is damaged: its hash differs");
+    if (hash != HashOfConfig(json)) return DataLoss(path + " is damaged: its hash differs");
   }
   if (json.is_object() && !json.contains("attempt") && json.contains("epoch")) {  // an older file
     json["attempt"] = json["epoch"];

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace longhaul::service {
+namespace longhaul::service::usable_nodes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -41,4 +41,4 @@ TEST(UsableNodes, AreNoneWhereNoneIsConnected) {
 }
 
 }  // namespace
-}  // namespace longhaul::service
+}  // namespace longhaul::service::usable_nodes_test

@@ -9,7 +9,7 @@
 
 #include "engines/kubernetes/jobs/json_members.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::job_queue_test {
 namespace {
 
 using testing::HasSubstr;
@@ -468,4 +468,4 @@ TEST_F(JobQueueTest, NamesOfWorkloadsAreThoseOfJobs) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::job_queue_test

@@ -5,7 +5,7 @@
 #include "engines/kubernetes/protocol/access/base64.h"
 #include "engines/kubernetes/protocol/access/exec_credential.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::kubeconfig_test {
 namespace {
 
 // The authority-data is "-----BEGIN X-----" in base64.
@@ -201,4 +201,4 @@ TEST(ExecCredential, DescribesTheClusterWhereThePluginWantsIt) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::kubeconfig_test

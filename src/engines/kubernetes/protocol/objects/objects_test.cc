@@ -6,7 +6,7 @@
 #include "engines/kubernetes/protocol/objects/pod.h"
 #include "engines/kubernetes/protocol/watch_event.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::objects_test {
 namespace {
 
 constexpr std::string_view kPod = R"({
@@ -280,4 +280,4 @@ TEST(ApiStatus, HasItsCauses) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::objects_test

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "engines/kubernetes/protocol/objects/pod.h"
 
-namespace longhaul::engines::kubernetes {
+namespace longhaul::engines::kubernetes::volume_test {
 namespace {
 
 constexpr std::string_view kClaim = R"({"metadata": {"name": "data", "namespace": "ns",
@@ -145,4 +145,4 @@ TEST(Pod, HasTheClaimsThatAreMadeForIt) {
 }
 
 }  // namespace
-}  // namespace longhaul::engines::kubernetes
+}  // namespace longhaul::engines::kubernetes::volume_test

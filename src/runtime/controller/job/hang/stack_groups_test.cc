@@ -5,7 +5,7 @@
 
 #include "runtime/controller/job/hang/stack_inquiry.h"
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::stack_groups_test {
 namespace {
 
 using testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(StackInquiry, WithoutAnswersTheFaultIsAsItWas) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::stack_groups_test

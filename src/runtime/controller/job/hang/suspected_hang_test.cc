@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::suspected_hang_test {
 namespace {
 
 using std::chrono::seconds;
@@ -52,4 +52,4 @@ TEST(SuspectedHang, PatienceFollowsTheSlowestRecentStep) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::suspected_hang_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::runtime::controller::numeric_watch_test {
 namespace {
 
 NumericFinding NotFinite(uint64_t first, uint64_t last, std::set<uint32_t> ranks = {}) {
@@ -133,4 +133,4 @@ TEST(NumericWatch, RollbacksAreCloseWithinAHundredSteps) {
 }
 
 }  // namespace
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::runtime::controller::numeric_watch_test
