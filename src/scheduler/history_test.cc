@@ -118,7 +118,8 @@ TEST(History, OfAControllerKeepsEveryInvariantAndRepeats) {
   }
   if (histories >= 1'000) {
     EXPECT_GT(seen["repair of one model"], 0);
-    EXPECT_TRUE(drawn("move: tasks were lost"));
+    // About one in 1,000 histories has one.
+    EXPECT_TRUE(histories < 10'000 || drawn("move: tasks were lost"));
   }
 }
 

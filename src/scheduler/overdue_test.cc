@@ -42,6 +42,27 @@ TEST(Overdue, AGangGoesBeforeTheGuaranteeOfAnotherQueue) {
   }
 }
 
+// The gang lacks a host, which is busy for another 34 hours, and holds the only reservation of its
+// queue. A job of the queue that is overdue too and ends before then goes before the guarantee of
+// `a` as well.
+TEST(Overdue, AJobBehindAGangThatDoesNotFitGoesBeforeGuaranteesToo) {
+  Policy policy = LongestWait(hours(24));
+  policy.reservations = 1;
+  World world(1, 1, 2, {Queue("a", 16), Queue("b", 0)}, policy);
+  world.Submit("first", 1, 8, "a", Lasts(hours(26), true));
+  world.Submit("second", 1, 8, "a", Lasts(hours(60), true));
+  world.Submit("gang", 2, 8, "b", Lasts(hours(1)));
+  world.Pass(minutes(1));
+  world.Submit("behind", 1, 8, "b", Lasts(hours(1)));
+  world.Pass(hours(25));
+  world.Round();
+  world.Submit("within", 1, 8, "a", Lasts(hours(1)));
+  world.Pass(hours(1));
+  world.End("first");
+  EXPECT_TRUE(world.Runs("behind"));
+  EXPECT_FALSE(world.Runs("within"));
+}
+
 TEST(Overdue, APlaceIsKeptForAsLongAgainstGuarantees) {
   World world(1, 1, 1, {Queue("a", 8), Queue("b", 0)}, LongestWait(hours(24)));
   world.Submit("before", 1, 8, "a", Lasts(hours(25), true));

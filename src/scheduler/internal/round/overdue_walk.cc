@@ -1,5 +1,7 @@
 #include "scheduler/internal/round/overdue_walk.h"
 
+#include <algorithm>
+
 #include "scheduler/internal/round/try_start.h"
 
 namespace longhaul::scheduler::internal {
@@ -9,50 +11,39 @@ void OverdueWalk::Run() {
   if (state.policy.backfill == Backfill::kNone || state.waiting.empty()) return;
   // The oldest job decides: in the common case nothing is overdue, and the queues are not walked.
   if (!state.IsOverdue(state.at(state.waiting.First()->number))) return;
-  // One job of each queue at a time. A queue whose job fails adds no other in this round, so the
-  // order within a queue holds for overdue jobs as well.
   for (size_t q = 0; q < state.queues.size(); ++q) AddFirstOf(static_cast<share::QueueIndex>(q));
   while (!jobs_.empty() && context_.steps_left > 0) {
     JobEntry& job = state.at(jobs_.begin()->second);
     jobs_.erase(jobs_.begin());
     const share::QueueIndex queue = job.queue;
-    if (!IsParked(job)) {
-      if (TryStart(context_, job)) {
-        AddFirstOf(queue);
-        continue;
-      }
-      HandleFailure(job);
+    if (!TryStart(context_, job)) {
+      if (MayReserve(job)) reservations_.Reserve(job);
+      turns_.Park(job.line);
     }
-    // A reservation that an earlier round left for a parked job counts towards the limit too.
-    if (state.reservations.contains(job.number)) ++reserved_;
+    AddFirstOf(queue);
   }
 }
 
 void OverdueWalk::AddFirstOf(share::QueueIndex queue) {
   const SchedulerState& state = context_.state;
-  const JobEntry* first = nullptr;
-  for (const uint32_t line : state.lines_of_queue[static_cast<size_t>(queue)]) {
-    const JobEntry& job = state.at(state.lines[line].jobs.begin()->second);
-    if (first == nullptr || state.Before(job, *first)) first = &job;
-  }
-  if (first != nullptr && state.IsOverdue(*first))
-    jobs_.insert({first->waits_since(), first->number});
+  const JobNumber first = turns_.HeadOf(queue);
+  if (first == kNoJob) return;
+  const JobEntry& job = state.at(first);
+  if (state.IsOverdue(job)) jobs_.insert({job.waits_since(), first});
 }
 
-bool OverdueWalk::IsParked(const JobEntry& job) const {
-  const Line& line = context_.state.lines[job.line];
-  return line.parked && line.parked_at == context_.state.Versions();
-}
-
-void OverdueWalk::HandleFailure(JobEntry& job) {
-  const bool lacks_room =
-      job.block.kind == Block::Kind::kRoom || job.block.kind == Block::Kind::kReservation;
-  if (lacks_room && reserved_ < context_.state.policy.overdue_reservations) {
-    reservations_.Reserve(job);
+bool OverdueWalk::MayReserve(const JobEntry& job) const {
+  const SchedulerState& state = context_.state;
+  if (job.block.kind != Block::Kind::kRoom && job.block.kind != Block::Kind::kReservation) {
+    return false;
   }
-  Line& line = context_.state.lines[job.line];
-  line.parked = true;
-  line.parked_at = context_.state.Versions();
+  const auto older =
+      std::count_if(state.reservations.begin(), state.reservations.end(), [&](const auto& entry) {
+        const JobEntry& holder = state.at(entry.first);
+        return holder.number != job.number && state.IsOverdue(holder) &&
+               holder.waits_since() <= job.waits_since();
+      });
+  return static_cast<uint32_t>(older) < state.policy.overdue_reservations;
 }
 
 }  // namespace longhaul::scheduler::internal
