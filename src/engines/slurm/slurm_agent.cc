@@ -36,6 +36,10 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::string EndpointPath(const std::string& run_directory) {
+  return run_directory + "/cluster/endpoint.json";
+}
+
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 bool Await(const std::string& path) {
@@ -72,7 +76,8 @@ void LogToRun(const std::string& run_directory, const std::string& line) {
 // If the first node of the run is dead, its controller is, too, and Slurm keeps the job without it:
 // so Slurm starts that job again, once. If the job has ended, or waits to be started again, nobody
 // needs this agent: the run asks for new nodes.
-bool GiveUpController(const std::string& own_job, const std::string& run_directory) {
+bool GiveUpController(const std::string& address, const std::string& own_job,
+                      const std::string& run_directory) {
   const Result<std::string> text = io::ReadText(FirstJobPath(run_directory), kMaxJobBytes);
   if (!text.ok()) return false;
   const std::string first(Trim(*text));
@@ -82,7 +87,9 @@ bool GiveUpController(const std::string& own_job, const std::string& run_directo
   const bool runs = std::any_of(jobs->begin(), jobs->end(), [&first](const JobNow& job) {
     return job.id == first && job.runs();
   });
-  if (runs) {
+  // A run that has started again has another controller, which does not know this agent.
+  const auto endpoint = service::ReadEndpoint(EndpointPath(run_directory));
+  if (runs && endpoint.ok() && endpoint->agents == address) {
     LogToRun(run_directory, "the controller cannot be reached: job " + first + " is queued again");
     if (!Requeue(first).ok()) return false;  // another agent was faster
   }
@@ -108,7 +115,7 @@ void WatchController(const std::string& address, const Place& place,
         if (connection.ok()) reached = io::MonotonicNow();
       }
       reached = io::MonotonicNow();
-    } while (!GiveUpController(place.job, run_directory));
+    } while (!GiveUpController(address, place.job, run_directory));
   }).detach();
 }
 
@@ -124,7 +131,7 @@ int SlurmAgentMain(const SlurmAgentOptions& options) {
   if (place.node.empty() || place.job.empty()) {
     return Refuse("SLURMD_NODENAME or SLURM_JOB_ID is not set: it is started by srun");
   }
-  const std::string endpoint_path = options.run_directory + "/cluster/endpoint.json";
+  const std::string endpoint_path = EndpointPath(options.run_directory);
   if (!Await(endpoint_path)) return Refuse("no controller wrote " + endpoint_path);
   const Result<service::Endpoint> endpoint = service::ReadEndpoint(endpoint_path);
   if (!endpoint.ok()) return Refuse(endpoint.status().message());
