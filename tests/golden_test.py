@@ -25,8 +25,8 @@ COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expe
             "token create", "token create-join", "token list", "token revoke", "events", "logs",
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
             "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",
-            "slurm submit", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
-            "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
+            "slurm submit", "slurm status", "slurm resize", "slurm cancel", "profile", "simulate",
+            "calibrate", "checkpoint", "checkpoint ls", "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]
 
 # Wrong use, in a folder that holds only the files of FILES. None of it starts a process.

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "bin/run_command.h"
+#include "bin/slurm_run_commands.h"
 #include "engines/slurm/batch_script.h"
 #include "engines/slurm/slurm_agent.h"
 #include "engines/slurm/slurm_commands.h"
@@ -33,7 +34,6 @@ constexpr int kExitTimeLimit = 128 + SIGUSR1;  // of a run that Slurm's signal s
 constexpr Duration kRestartDelay = std::chrono::seconds(5);
 constexpr Duration kLostPeriod = std::chrono::seconds(10);
 constexpr Duration kWaitPeriod = std::chrono::seconds(2);
-constexpr uint32_t kUsualNodes = 2;
 constexpr uint32_t kUsualWorkers = 2;
 
 constexpr const char* kSubmitHelp =
@@ -51,8 +51,12 @@ int WrongSubmission(const std::string& message) {
   return kExitUsage;
 }
 
+// The words of `slurm submit` before those of `longhaul run`.
 struct SubmitWords {
   std::vector<std::string> settings;  // of sbatch
+  std::vector<std::string> parts;
+  std::string growth;
+  std::string start_limit;
   bool wait = false;
   bool dry_run = false;
 };
@@ -84,13 +88,22 @@ void AddSubmitOptions(CLI::App& app, SubmitWords& words) {
          },
          "Another option of sbatch (--sbatch=--exclusive); may be repeated")
       ->allow_extra_args(false);
+  app.add_option("--part", words.parts,
+                 "Nodes of a kind: '--nodes=2 --constraint=h100'; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--grow", words.growth,
+                 "sbatch's options for nodes beyond the first (default: the last part's)");
+  app.add_option("--start-limit", words.start_limit,
+                 "Longest wait for the nodes of all parts (default: 30min)");
   app.add_flag("--wait", words.wait, "Wait for the end and exit with the run's exit code");
   app.add_flag("--print-scripts", words.dry_run, "Print the batch scripts and submit nothing");
   app.footer(
       "Slurm's options come first; the other words are those of longhaul run. The run's directory\n"
       "(--run-dir, default: runs/NAME) must be on storage that all nodes share. Examples:\n"
       "  longhaul slurm submit -p gpu -t 12:00:00 --gpus-per-node 8 job.yaml\n"
-      "  longhaul slurm submit --sbatch=--exclusive --nodes 4 --procs 8 -- python3 train.py");
+      "  longhaul slurm submit --sbatch=--exclusive --nodes 4 --procs 8 -- python3 train.py\n"
+      "  longhaul slurm submit --part '--nodes=2 --constraint=h100' \\\n"
+      "      --part '--nodes=2 --partition=old' --nodes 4 --procs 8 -- python3 train.py");
 }
 
 // Splits off the options of `slurm submit`, which come first.
@@ -111,16 +124,25 @@ std::vector<std::string> TakeOwnWords(const CLI::App& app, std::vector<std::stri
 
 // The size and the files of the run that the words of `longhaul run` describe.
 Result<slurm::BatchOptions> BatchOf(const frontend::RunOptions& run,
-                                    const std::vector<std::string>& words,
-                                    const std::vector<std::string>& settings) {
+                                    const std::vector<std::string>& words, const SubmitWords& own) {
   ASSIGN_OR_RETURN(const spec::JobSpec job, frontend::LoadJob(run.job));
   slurm::BatchOptions batch;
   batch.name = job.name;
-  batch.nodes = run.cluster_nodes.value_or(job.resources.nodes.value_or(kUsualNodes));
+  for (const std::string& part : own.parts) {
+    ASSIGN_OR_RETURN(batch.parts.emplace_back(), slurm::ParsePart(part));
+  }
+  ASSIGN_OR_RETURN(batch.growth, slurm::ParseGrowth(own.growth));
+  for (const std::string& setting : own.settings) RETURN_IF_ERROR(slurm::CheckSetting(setting));
+  ASSIGN_OR_RETURN(batch.size, slurm::SizeOf(job, run.cluster_nodes, batch.parts));
+  if (!own.start_limit.empty()) {
+    const Result<Duration> limit = ParseDuration(own.start_limit);
+    if (!limit.ok()) return limit.status().WithContext("--start-limit");
+    batch.start_limit = *limit;
+  }
   batch.workers =
       run.cluster_slots.value_or(job.resources.processes_per_node.value_or(kUsualWorkers));
   batch.words = words;
-  batch.settings = settings;
+  batch.settings = own.settings;
   std::error_code error;
   batch.program = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return InternalError("the path of this program is unknown: " + error.message());
@@ -162,7 +184,7 @@ int Submit(std::vector<std::string> words) {
   if (!run.controller.empty()) {
     return WrongSubmission("--controller is not for Slurm: the run has a controller of its own");
   }
-  Result<slurm::BatchOptions> batch = BatchOf(run, words, own.settings);
+  Result<slurm::BatchOptions> batch = BatchOf(run, words, own);
   if (!batch.ok()) return WrongSubmission(batch.status().message());
   if (own.dry_run) {
     batch->run_directory = std::filesystem::absolute(
@@ -188,10 +210,12 @@ int Submit(std::vector<std::string> words) {
   { const io::OwnerLock given_to_the_job = std::move(directory->lock); }
   const auto job = slurm::Submit(slurm::FirstJobArguments(*batch), script);
   if (!job.ok()) return Fail(job.status());
+  const slurm::RunSize& size = batch->size;
+  const std::string most = size.elastic() ? " to " + std::to_string(size.maximum) : "";
   std::printf(
-      "submitted %s as job %s of Slurm: %u nodes\n  output: %s/output.log\n  report: "
+      "submitted %s as job %s of Slurm: %u%s nodes\n  output: %s/output.log\n  report: "
       "%s/report.md\n",
-      batch->name.c_str(), job->c_str(), batch->nodes, folder.c_str(),
+      batch->name.c_str(), job->c_str(), size.minimum(), most.c_str(), folder.c_str(),
       batch->run_directory.c_str());
   std::fflush(stdout);
   return own.wait ? Wait(*job, batch->run_directory) : kExitOk;
@@ -207,6 +231,25 @@ void AwaitEnd(const std::string& job) {
   }
 }
 
+// Splits off the words that FirstJobScript writes before those of `longhaul run`.
+SubmitWords TakeBatchWords(std::vector<std::string>& words) {
+  SubmitWords own;
+  size_t i = 1;
+  const auto take = [&](std::string_view name, const auto& put) {
+    if (i >= words.size() || !words[i].starts_with(name)) return false;
+    put(words[i++].substr(name.size()));
+    return true;
+  };
+  while (take("--sbatch=", [&](std::string value) { own.settings.push_back(std::move(value)); }) ||
+         take("--part=", [&](std::string value) { own.parts.push_back(std::move(value)); }) ||
+         take("--grow=", [&](std::string value) { own.growth = std::move(value); }) ||
+         take("--start-limit=", [&](std::string value) { own.start_limit = std::move(value); })) {
+  }
+  if (i < words.size() && words[i] == "--") ++i;
+  words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(std::min(i, words.size())));
+  return own;
+}
+
 // In the batch step of the first job: `longhaul slurm batch RUN_DIR --sbatch=...  -- WORDS`.
 int Batch(std::vector<std::string> words) {
   const std::string job = Environment("SLURM_JOB_ID");
@@ -215,16 +258,10 @@ int Batch(std::vector<std::string> words) {
     return WrongSubmission("slurm batch is started by Slurm: use longhaul slurm submit");
   }
   const std::string run_directory = words[0];
-  std::vector<std::string> settings;
-  size_t i = 1;
-  for (; i < words.size() && words[i].starts_with("--sbatch="); ++i) {
-    settings.push_back(words[i].substr(std::string_view("--sbatch=").size()));
-  }
-  if (i < words.size() && words[i] == "--") ++i;
-  words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(i));
+  const SubmitWords own = TakeBatchWords(words);
   frontend::RunOptions run;
   if (const auto ended = ReadRunWords(words, run)) return *ended;
-  Result<slurm::BatchOptions> batch = BatchOf(run, words, settings);
+  Result<slurm::BatchOptions> batch = BatchOf(run, words, own);
   if (!batch.ok()) return WrongSubmission(batch.status().message());
   batch->run_directory = run_directory;
 
@@ -233,7 +270,7 @@ int Batch(std::vector<std::string> words) {
   const Result<std::string> numeric = io::ResolveHost(address);
   if (!numeric.ok()) return Fail(numeric.status());
   run.run_directory = run_directory;
-  run.cluster_nodes = batch->nodes;
+  run.cluster_nodes = batch->size.maximum;
   run.cluster_slots = batch->workers;
   run.replacement_delay = kRestartDelay;
   run.command_line = "longhaul slurm submit ...";
@@ -269,6 +306,7 @@ void AddSlurmCommand(CLI::App& app, Action& action, const std::vector<std::strin
   command->add_subcommand("batch", "Be the batch step of a run's first job")
       ->group("")
       ->callback([&action, words] { action = [words] { return Batch(words); }; });
+  AddSlurmRunCommands(*command, action);
   auto agent = std::make_shared<slurm::SlurmAgentOptions>();
   CLI::App* started =
       command->add_subcommand("agent", "Be the agent of a node of a Slurm job")->group("");

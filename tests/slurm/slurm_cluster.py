@@ -2,7 +2,7 @@
 
 Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge (`missing` says what is
 not there). Everything lies in one folder, on free ports of 127.0.0.1; the nodes n1, n2, ... are
-all this machine, two on each leaf switch.
+all this machine, two on each leaf switch. Those of a leaf switch have its feature: leaf0, leaf1, ...
 """
 import os
 import pathlib
@@ -94,9 +94,9 @@ class SlurmCluster:
         port, *ports = free_ports(1 + len(self.names))
         lines = [CONFIGURATION.format(host=host, port=port, folder=self.folder,
                                       slurmd_timeout=self.slurmd_timeout)]
-        for name, own in zip(self.names, ports):
+        for number, (name, own) in enumerate(zip(self.names, ports)):
             lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} "
-                         "CPUs=8 RealMemory=100000\n")
+                         f"CPUs=8 RealMemory=100000 Feature=leaf{number // 2}\n")
         lines.append("PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE\n")
         (self.folder / "slurm.conf").write_text("".join(lines))
         leaves = [self.names[i:i + 2] for i in range(0, len(self.names), 2)]

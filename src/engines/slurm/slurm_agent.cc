@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +36,10 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::string EndpointPath(const std::string& run_directory) {
+  return run_directory + "/cluster/endpoint.json";
+}
+
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 bool Await(const std::string& path) {
@@ -61,24 +66,56 @@ void WatchMarks(const std::string& fence, const std::string& ended) {
   }).detach();
 }
 
-// If the first node of the run is dead, its controller is, too, and Slurm keeps the job without it.
-// So an agent that has not reached the controller for long has Slurm start the job again, once.
-void WatchController(const std::string& address, const std::string& run_directory) {
-  std::thread([address, run_directory] {
+// Into the run's own log: the output of this process goes through a node that may be lost.
+void LogToRun(const std::string& run_directory, const std::string& line) {
+  std::ofstream(SlurmDirectory(run_directory) + "/output.log", std::ios::app)
+      << "longhaul: " << line << "\n";
+}
+
+// What an agent does that has not reached the controller for long. Returns false to try again.
+// If the first node of the run is dead, its controller is, too, and Slurm keeps the job without it:
+// so Slurm starts that job again, once. If the job has ended, or waits to be started again, nobody
+// needs this agent: the run asks for new nodes.
+bool GiveUpController(const std::string& address, const std::string& own_job,
+                      const std::string& run_directory) {
+  const Result<std::string> text = io::ReadText(FirstJobPath(run_directory), kMaxJobBytes);
+  if (!text.ok()) return false;
+  const std::string first(Trim(*text));
+  // This agent's own job is known to Slurm as long as it runs.
+  const auto jobs = Query({own_job, first});
+  if (!jobs.ok()) return false;
+  const bool runs = std::any_of(jobs->begin(), jobs->end(), [&first](const JobNow& job) {
+    return job.id == first && job.runs();
+  });
+  // A run that has started again has another controller, which does not know this agent.
+  const auto endpoint = service::ReadEndpoint(EndpointPath(run_directory));
+  if (runs && endpoint.ok() && endpoint->agents == address) {
+    LogToRun(run_directory, "the controller cannot be reached: job " + first + " is queued again");
+    if (!Requeue(first).ok()) return false;  // another agent was faster
+  }
+  if (own_job == first) return true;  // Slurm ends this process
+  LogToRun(run_directory,
+           "an agent of job " + own_job + " ends, because job " + first + " has no controller");
+  ::kill(::getpid(), SIGTERM);
+  return true;
+}
+
+void WatchController(const std::string& address, const Place& place,
+                     const std::string& run_directory) {
+  std::thread([address, place, run_directory] {
     const Result<int64_t> port = ParseInt64(address.substr(address.rfind(':') + 1));
+    if (!port.ok()) return;
     Instant reached = io::MonotonicNow();
-    while (io::MonotonicNow() - reached < kControllerLimit) {
-      std::this_thread::sleep_for(kConnectPeriod);
-      if (!port.ok() || Exists(EndedPath(run_directory))) return;
-      const auto connection = io::ConnectTcp(HostOfAddress(address), static_cast<uint16_t>(*port));
-      if (connection.ok()) reached = io::MonotonicNow();
-    }
-    const Result<std::string> job = io::ReadText(FirstJobPath(run_directory), kMaxJobBytes);
-    if (!job.ok()) return;
-    // Into the run's own log: the output of this process goes through the node that is lost.
-    std::ofstream(SlurmDirectory(run_directory) + "/output.log", std::ios::app)
-        << "longhaul: the controller cannot be reached: job " << *job << " is queued again\n";
-    (void)Requeue(*job);
+    do {
+      while (io::MonotonicNow() - reached < kControllerLimit) {
+        std::this_thread::sleep_for(kConnectPeriod);
+        if (Exists(EndedPath(run_directory))) return;
+        const auto connection =
+            io::ConnectTcp(HostOfAddress(address), static_cast<uint16_t>(*port));
+        if (connection.ok()) reached = io::MonotonicNow();
+      }
+      reached = io::MonotonicNow();
+    } while (!GiveUpController(address, place.job, run_directory));
   }).detach();
 }
 
@@ -94,7 +131,7 @@ int SlurmAgentMain(const SlurmAgentOptions& options) {
   if (place.node.empty() || place.job.empty()) {
     return Refuse("SLURMD_NODENAME or SLURM_JOB_ID is not set: it is started by srun");
   }
-  const std::string endpoint_path = options.run_directory + "/cluster/endpoint.json";
+  const std::string endpoint_path = EndpointPath(options.run_directory);
   if (!Await(endpoint_path)) return Refuse("no controller wrote " + endpoint_path);
   const Result<service::Endpoint> endpoint = service::ReadEndpoint(endpoint_path);
   if (!endpoint.ok()) return Refuse(endpoint.status().message());
@@ -130,7 +167,7 @@ int SlurmAgentMain(const SlurmAgentOptions& options) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   WatchMarks(FencePath(options.run_directory, place), EndedPath(options.run_directory));
-  WatchController(endpoint->agents, options.run_directory);
+  WatchController(endpoint->agents, place, options.run_directory);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   const int code = service::AgentMain(agent);
   std::error_code error;

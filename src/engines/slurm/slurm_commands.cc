@@ -1,5 +1,6 @@
 #include "engines/slurm/slurm_commands.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
@@ -44,6 +45,20 @@ Result<std::vector<JobNow>> Query(const std::vector<std::string>& jobs) {
   // One of the jobs is the caller's own: an empty list is a failed call.
   if (found.empty()) return Unavailable("squeue lists none of the jobs " + Join(jobs, ","));
   return found;
+}
+
+Result<std::vector<RunJob>> JobsOfRuns(const std::string& run_directory) {
+  // With squeue's line of titles, which distinguishes no jobs from a failed call.
+  ASSIGN_OR_RETURN(const std::string output,
+                   Call({"squeue", "--me", "--sort=i", "--format=" + std::string(kRunJobFormat)}));
+  if (Trim(output).empty()) return Unavailable("squeue does not list the jobs of this user");
+  std::vector<RunJob> jobs;
+  for (const std::string_view line : Split(output, '\n')) {
+    std::optional<RunJob> job = ParseRunJob(line);
+    if (!job || (!run_directory.empty() && job->run_directory != run_directory)) continue;
+    jobs.push_back(*std::move(job));
+  }
+  return jobs;
 }
 
 Status Cancel(const std::vector<std::string>& jobs) {

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "engines/slurm/run_comment.h"
 #include "engines/slurm/slurm_text.h"
 
 namespace longhaul::engines::slurm {
@@ -20,6 +21,10 @@ Result<std::string> Submit(std::vector<std::string> arguments, const std::string
 // nothing is known: the controller of Slurm may be away for a while. Requires that one of the jobs
 // is known.
 Result<std::vector<JobNow>> Query(const std::vector<std::string>& jobs);
+
+// Returns the jobs of the calling user's runs that have not ended, in the order of their numbers;
+// with a run directory, those of that run.
+Result<std::vector<RunJob>> JobsOfRuns(const std::string& run_directory);
 
 Status Cancel(const std::vector<std::string>& jobs);  // nothing to do without any
 Status Requeue(const std::string& job);

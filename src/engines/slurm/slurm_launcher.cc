@@ -8,36 +8,45 @@
 #include <utility>
 
 #include "base/text.h"
+#include "engines/slurm/node_calls.h"
+#include "engines/slurm/run_comment.h"
 #include "engines/slurm/slurm_commands.h"
 #include "io/clock.h"
 #include "io/files/file.h"
 #include "io/files/private_files.h"
-#include "service/client/rest_client.h"
 #include "service/http/web_origin.h"
 #include "service/security/tls_files.h"
 
 namespace longhaul::engines::slurm {
 namespace {
 
-// As long as a run may wait for a node that joins.
-constexpr const char* kJoinTokenLife = "7d";
+constexpr uint64_t kMaxTargetBytes = 32;
+// For the job to leave nodes that are given back: a snapshot and a restart.
+constexpr Duration kDrainLimit = std::chrono::minutes(2);
 
-// Only an agent of this name can use the token, once.
 Status WriteJoinToken(const service::Endpoint& endpoint, const std::string& run_directory,
                       const std::string& node) {
-  service::RestClient client(endpoint);
-  ASSIGN_OR_RETURN(
-      const service::Json answer,
-      client.Post("/v1/join-tokens", {{"node", AgentNameOf(node)}, {"expires", kJoinTokenLife}}));
-  const auto token = answer.find("token");
-  if (token == answer.end() || !token->is_string()) {
-    return InternalError("the controller gave no join token for " + node);
-  }
-  return io::WritePrivateText(JoinTokenPath(run_directory, node), token->get<std::string>() + "\n");
+  ASSIGN_OR_RETURN(const std::string token, MakeJoinToken(endpoint, node));
+  return io::WritePrivateText(JoinTokenPath(run_directory, node), token + "\n");
 }
 
 std::string NodesText(uint32_t nodes) {
   return nodes == 1 ? "a node" : std::to_string(nodes) + " nodes";
+}
+
+std::string PurposeOf(const Request& request, size_t parts) {
+  if (request.part >= parts) return " to grow";
+  return parts == 1 ? "" : " of part " + std::to_string(request.part + 1);
+}
+
+// Cancels the further jobs of an earlier start of the run: nobody else does if its controller died.
+Status CancelEarlier(const std::string& run_directory) {
+  ASSIGN_OR_RETURN(const std::vector<RunJob> jobs, JobsOfRuns(run_directory));
+  std::vector<std::string> earlier;
+  for (const RunJob& job : jobs) {
+    if (job.role != kFirstRole) earlier.push_back(job.now.id);
+  }
+  return Cancel(earlier);
 }
 
 }  // namespace
@@ -48,6 +57,14 @@ std::string FencePath(const std::string& run_directory, const Place& place) {
 
 std::string EndedPath(const std::string& run_directory) {
   return SlurmDirectory(run_directory) + "/ended";
+}
+
+std::string BoundsPath(const std::string& run_directory) {
+  return SlurmDirectory(run_directory) + "/bounds";
+}
+
+std::string TargetPath(const std::string& run_directory) {
+  return SlurmDirectory(run_directory) + "/size";
 }
 
 std::string FirstJobPath(const std::string& run_directory) {
@@ -61,9 +78,15 @@ std::string JoinTokenPath(const std::string& run_directory, const std::string& n
 SlurmLauncher::SlurmLauncher(LauncherOptions options)
     : options_(std::move(options)),
       directory_(SlurmDirectory(options_.batch.run_directory)),
-      allocation_({.nodes = options_.batch.nodes}, options_.first_job) {}
+      allocation_({.size = options_.batch.size}, options_.first_job) {}
 
 SlurmLauncher::~SlurmLauncher() { End(); }
+
+std::optional<uint32_t> SlurmLauncher::awaited_agents() const {
+  const RunSize& size = options_.batch.size;
+  if (size.parts.size() == 1 && !size.elastic()) return std::nullopt;
+  return size.minimum();
+}
 
 Status SlurmLauncher::Prepare(const std::string& directory) {
   io::FileSystem& files = io::PosixFileSystem();
@@ -74,6 +97,8 @@ Status SlurmLauncher::Prepare(const std::string& directory) {
   (void)files.Remove(EndedPath(options_.batch.run_directory));
   RETURN_IF_ERROR(
       WriteTextAtomically(files, FirstJobPath(options_.batch.run_directory), options_.first_job));
+  RETURN_IF_ERROR(WriteTextAtomically(files, BoundsPath(options_.batch.run_directory),
+                                      BoundsText(options_.batch.size)));
   RETURN_IF_ERROR(
       WriteTextAtomically(files, directory_ + "/further.sh", FurtherJobScript(options_.batch)));
   if (service::IsLoopback(options_.address)) return {};  // all nodes are this machine
@@ -96,75 +121,191 @@ void SlurmLauncher::Begin(io::EventLoop& loop, std::function<void(const std::str
   loop_ = &loop;
   show_ = std::move(show);
   calls_ = std::make_unique<service::WorkQueue>(loop);
+  began_ = io::MonotonicNow();
   Poll();
+}
+
+void SlurmLauncher::Schedule() {
+  loop_->After(options_.poll_period, [this] { Poll(); });
 }
 
 void SlurmLauncher::Poll() {
   if (ended_) return;
-  calls_->Enqueue([this, jobs = allocation_.jobs()]() -> service::WorkQueue::Answer {
-    auto now = Query(jobs);
-    return [this, now = std::move(now)] {
+  // A job whose number is not known yet would seem to have ended.
+  if (submissions_ > 0) return Schedule();
+  ReadTarget();
+  calls_->Enqueue([this, jobs = allocation_.jobs(), sweep = !swept_,
+                   directory = options_.batch.run_directory]() -> service::WorkQueue::Answer {
+    const Status swept = sweep ? CancelEarlier(directory) : Status();
+    auto now = swept.ok() ? Query(jobs) : Result<std::vector<JobNow>>(swept);
+    return [this, swept = swept.ok(), now = std::move(now)] {
       if (ended_) return;
+      swept_ = swept_ || swept;
       if (now.ok()) {
         if (std::exchange(silent_, false)) Show("Slurm answers again");
         Take(*now);
       } else if (!std::exchange(silent_, true)) {
-        // Nothing is known, so nothing is lost: the agents' own connections tell what lives.
+        // Nothing is known, so nothing is lost: the agents' own connections show what lives.
         Show("Slurm does not answer: " + now.status().message());
       }
-      loop_->After(options_.poll_period, [this] { Poll(); });
+      Schedule();
     };
   });
 }
+
+void SlurmLauncher::ReadTarget() {
+  const Result<std::string> text =
+      io::ReadText(TargetPath(options_.batch.run_directory), kMaxTargetBytes);
+  if (!text.ok()) return;
+  const Result<int64_t> nodes = ParseInt64(Trim(*text));
+  const RunSize& size = options_.batch.size;
+  if (!nodes.ok() || *nodes < size.minimum() || *nodes > size.maximum) return;
+  const auto target = static_cast<uint32_t>(*nodes);
+  allocation_.SetTarget(target);
+  if (std::exchange(target_, target) != target) Show("the run is to have " + NodesText(target));
+}
+
+// With --no-kill the job continues without its first node, whose processes Slurm takes for dead.
+// Then the run stops with a last checkpoint, and the job is queued again, from there.
+bool SlurmLauncher::HasLostItsNode(const JobNow& first) {
+  if (std::find(first.nodes.begin(), first.nodes.end(), options_.node) != first.nodes.end()) {
+    return false;
+  }
+  if (!std::exchange(lost_, true)) {
+    Show("Slurm has taken this node out of job " + options_.first_job + ": the run ends here");
+    StopRun();
+  }
+  return true;
+}
+
+void SlurmLauncher::StopRun() { (void)::kill(::getpid(), SIGTERM); }
 
 void SlurmLauncher::Take(const std::vector<JobNow>& jobs) {
   const auto first = std::find_if(
       jobs.begin(), jobs.end(), [this](const JobNow& job) { return job.id == options_.first_job; });
   // A first job that ends has been cancelled, for example: the signal for it reaches this process.
-  if (first == jobs.end() || !first->lives()) return;
-  const auto& nodes = first->nodes;
-  if (std::find(nodes.begin(), nodes.end(), options_.node) == nodes.end()) {
-    // With --no-kill the job continues without its first node, whose processes Slurm takes for
-    // dead. The signal stops the run with a last checkpoint; then the job is queued again, from
-    // there.
-    if (std::exchange(lost_, true)) return;
-    Show("Slurm has taken this node out of job " + options_.first_job + ": the run ends here");
-    (void)::kill(::getpid(), SIGTERM);
-    return;
-  }
+  if (first == jobs.end() || !first->lives() || HasLostItsNode(*first)) return;
+  ShowWaiting(jobs);
   Carry(allocation_.Observe(jobs, io::MonotonicNow()));
+  FollowLeaving();
+  CheckStart(jobs);
+}
+
+void SlurmLauncher::ShowWaiting(const std::vector<JobNow>& jobs) {
+  for (const JobNow& job : jobs) {
+    const Request* request = allocation_.RequestOf(job.id);
+    if (request == nullptr || job.state != "PENDING") continue;
+    std::string& shown = waiting_[job.id];
+    if (std::exchange(shown, job.reason) == job.reason) continue;
+    Show("job " + job.id + " waits for " + NodesText(request->nodes) +
+         PurposeOf(*request, options_.batch.size.parts.size()) + ": " + Printable(job.reason, 80));
+  }
+}
+
+// The nodes of the parts that have come stand idle until the last one is there.
+void SlurmLauncher::CheckStart(const std::vector<JobNow>& jobs) {
+  const Duration limit = options_.batch.start_limit;
+  if (allocation_.complete()) began_.reset();
+  if (!began_ || io::MonotonicNow() - *began_ < limit) return;
+  std::string why;
+  for (const JobNow& job : jobs) {
+    const Request* request = allocation_.RequestOf(job.id);
+    if (request == nullptr || job.runs()) continue;
+    why += "; job " + job.id + " for " + NodesText(request->nodes) +
+           PurposeOf(*request, options_.batch.size.parts.size()) + " is " + job.state + " (" +
+           Printable(job.reason, 80) + ")";
+  }
+  Show("the run ends, because Slurm has not given all parts their nodes within " +
+       longhaul::ToString(limit) + " (--start-limit)" + why);
+  began_.reset();
+  StopRun();
 }
 
 void SlurmLauncher::Carry(const Allocation::Orders& orders) {
   io::FileSystem& files = io::PosixFileSystem();
   for (const Place& place : orders.fenced) {
-    Show("Slurm has taken " + place.node + " out of job " + place.job +
-         ": what still runs there is ended");
+    if (!leaving_.contains(place.job)) {
+      Show("Slurm has taken " + place.node + " out of job " + place.job +
+           ": what still runs there is ended");
+    }
     const Status marked =
         WriteTextAtomically(files, FencePath(options_.batch.run_directory, place), "");
     if (!marked.ok()) Show(marked.message());
   }
   for (const Place& place : orders.added) {
-    if (place.job == options_.first_job || endpoint_.ca_file.empty()) continue;
+    if (place.job != options_.first_job) Welcome(place);
+  }
+  for (const std::string& job : orders.release) Release(job);
+  for (const Request& request : orders.requests) AskFor(request);
+}
+
+// A node of a further job.
+void SlurmLauncher::Welcome(const Place& place) {
+  waiting_.erase(place.job);
+  if (!endpoint_.ca_file.empty()) {
     const Status token = WriteJoinToken(endpoint_, options_.batch.run_directory, place.node);
     if (!token.ok()) Show(token.message());
   }
-  if (orders.missing > 0) AskFor(orders.missing);
+  if (drained_.erase(place.node) == 0) return;
+  const Status used = UncordonNode(endpoint_, place.node);
+  if (!used.ok()) Show("cannot use " + place.node + " again: " + used.message());
 }
 
-void SlurmLauncher::AskFor(uint32_t nodes) {
-  calls_->Enqueue([this, nodes, held = allocation_.held()]() -> service::WorkQueue::Answer {
-    auto job = Submit(FurtherJobArguments(options_.batch, nodes, held), directory_ + "/further.sh");
-    return [this, nodes, job = std::move(job)] {
+void SlurmLauncher::AskFor(const Request& request) {
+  ++submissions_;
+  calls_->Enqueue([this, request, held = allocation_.held()]() -> service::WorkQueue::Answer {
+    auto job =
+        Submit(FurtherJobArguments(options_.batch, request, held), directory_ + "/further.sh");
+    return [this, request, job = std::move(job)] {
+      --submissions_;
+      const std::string what =
+          NodesText(request.nodes) + PurposeOf(request, options_.batch.size.parts.size());
       if (!job.ok()) {
-        allocation_.Refused(io::MonotonicNow());
-        return Show("no replacement for " + NodesText(nodes) + ": " + job.status().message());
+        allocation_.Refused(request, io::MonotonicNow());
+        return Show("Slurm was not asked for " + what + ": " + job.status().message());
       }
-      allocation_.Asked(*job, nodes);
-      Show("asked Slurm for " + NodesText(nodes) + " in job " + *job);
-      if (ended_) (void)Cancel({*job});
+      allocation_.Asked(*job, request);
+      Show("asked Slurm for " + what + " in job " + *job);
     };
   });
+}
+
+void SlurmLauncher::Release(const std::string& job) {
+  Leaving& leaving = leaving_[job];
+  leaving.nodes = allocation_.NodesOf(job);
+  leaving.deadline = io::MonotonicNow() + kDrainLimit;
+  Show("gives job " + job + " back to Slurm" +
+       (leaving.nodes.empty() ? "" : ", with " + Join(leaving.nodes, " and ")));
+  drained_.insert(leaving.nodes.begin(), leaving.nodes.end());
+  if (leaving.nodes.empty()) return;
+  calls_->Enqueue(
+      [this, nodes = leaving.nodes, endpoint = endpoint_]() -> service::WorkQueue::Answer {
+        const Status drained = DrainNodes(endpoint, nodes);
+        return [this, drained] {
+          if (!drained.ok()) Show("cannot drain nodes: " + drained.message());
+        };
+      });
+}
+
+// Cancels the jobs that the run has left.
+void SlurmLauncher::FollowLeaving() {
+  for (auto leaving = leaving_.begin(); leaving != leaving_.end();) {
+    const std::string& job = leaving->first;
+    if (allocation_.RequestOf(job) == nullptr) {
+      leaving = leaving_.erase(leaving);
+      continue;
+    }
+    const bool late = io::MonotonicNow() >= leaving->second.deadline;
+    calls_->Enqueue([this, job, late, nodes = leaving->second.nodes,
+                     endpoint = endpoint_]() -> service::WorkQueue::Answer {
+      const Result<bool> idle = late ? Result<bool>(true) : AreIdle(endpoint, nodes);
+      const Status cancelled = idle.ok() && *idle ? Cancel({job}) : idle.status();
+      return [this, cancelled] {
+        if (!cancelled.ok()) Show("cannot give a job back: " + cancelled.message());
+      };
+    });
+    ++leaving;
+  }
 }
 
 void SlurmLauncher::End() {
@@ -172,7 +313,9 @@ void SlurmLauncher::End() {
   if (calls_ == nullptr) return;
   (void)WriteTextAtomically(io::PosixFileSystem(), EndedPath(options_.batch.run_directory), "");
   calls_.reset();  // waits for the call under way
-  const Status cancelled = Cancel(allocation_.further());
+  Status cancelled = Cancel(allocation_.further());
+  // The number of a job that was submitted at the last moment is not known here.
+  if (cancelled.ok() && submissions_ > 0) cancelled = CancelEarlier(options_.batch.run_directory);
   if (!cancelled.ok()) Show(cancelled.message());
 }
 

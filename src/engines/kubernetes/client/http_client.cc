@@ -1,6 +1,7 @@
 #include "engines/kubernetes/client/http_client.h"
 
 #include <strings.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,11 @@ constexpr long kKeepAliveSeconds = 30;  // a dead peer is found within about thr
 // pipe).
 constexpr long kLongestIdleSeconds = 30;
 constexpr size_t kMaxFreeHandles = 64;
+// libcurl allocates these buffers for each request. Its least sizes are enough for a bind and its
+// answer, and larger ones only take longer: lists and watches have libcurl's default.
+constexpr long kUploadBytes = 16 << 10;
+constexpr long kAnswerBytes = 1 << 10;
+constexpr long kListBytes = 16 << 10;
 
 struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
@@ -119,10 +125,10 @@ HttpClient::HttpClient(io::EventLoop& loop, HttpSettings settings, CURLM* multi)
 }
 
 HttpClient::~HttpClient() {
-  // From here on libcurl must not call back.
+  // From here on libcurl must not call back, except to close its sockets.
   curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, nullptr);
   curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, nullptr);
-  for (const curl_socket_t socket : watched_) loop_.Unwatch(socket);
+  for (const curl_socket_t socket : std::exchange(watched_, {})) loop_.Unwatch(socket);
   if (timer_) loop_.Cancel(*timer_);
   for (auto& [id, transfer] : transfers_) {
     curl_multi_remove_handle(multi_, transfer->easy);
@@ -149,8 +155,7 @@ HttpClient::RequestId HttpClient::Start(HttpRequest request, OnBytes on_bytes, D
   transfer->on_bytes = std::move(on_bytes);
   transfer->done = std::move(done);
   if (free_.empty()) {
-    transfer->easy = curl_easy_init();
-    CHECK(transfer->easy != nullptr);  // out of memory
+    transfer->easy = NewHandle();
   } else {
     transfer->easy = free_.back();
     free_.pop_back();
@@ -162,12 +167,9 @@ HttpClient::RequestId HttpClient::Start(HttpRequest request, OnBytes on_bytes, D
   return id;
 }
 
-void HttpClient::Prepare(Transfer& transfer) {
-  CURL* const easy = transfer.easy;
-  const HttpRequest& request = transfer.request;
-  Set(easy, CURLOPT_PRIVATE, &transfer);
-  Set(easy, CURLOPT_ERRORBUFFER, transfer.error.data());
-  Set(easy, CURLOPT_URL, (settings_.server + request.target).c_str());
+CURL* HttpClient::NewHandle() {
+  CURL* const easy = curl_easy_init();
+  CHECK(easy != nullptr);  // out of memory
   // The names in it have been checked, and are sent as they are.
   Set(easy, CURLOPT_PATH_AS_IS, 1L);
   Set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -180,18 +182,37 @@ void HttpClient::Prepare(Transfer& transfer) {
   Set(easy, CURLOPT_TCP_KEEPINTVL, kKeepAliveSeconds);
   Set(easy, CURLOPT_MAXAGE_CONN, kLongestIdleSeconds);
   Set(easy, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(settings_.connect_timeout));
-  // A watch lasts for minutes: its owner notices silence by the missing lines.
-  if (!transfer.on_bytes) {
-    Set(easy, CURLOPT_TIMEOUT_MS, Milliseconds(settings_.request_timeout));
-  }
+  Set(easy, CURLOPT_UPLOAD_BUFFERSIZE, kUploadBytes);
   if (!settings_.proxy_url.empty()) Set(easy, CURLOPT_PROXY, settings_.proxy_url.c_str());
   // As Go's clients do: a proxy cannot reach this machine's loopback addresses.
   if (loopback_ || settings_.direct) Set(easy, CURLOPT_NOPROXY, "*");
   Set(easy, CURLOPT_USERAGENT, settings_.user_agent.c_str());
+  Set(easy, CURLOPT_CLOSESOCKETFUNCTION, &HttpClient::OnClose);
+  Set(easy, CURLOPT_CLOSESOCKETDATA, this);
   Set(easy, CURLOPT_HEADERFUNCTION, &HttpClient::OnHeader);
-  Set(easy, CURLOPT_HEADERDATA, &transfer);
   Set(easy, CURLOPT_WRITEFUNCTION, &HttpClient::OnBody);
+  Set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  Set(easy, CURLOPT_SSL_VERIFYPEER, settings_.skip_tls_verification ? 0L : 1L);
+  Set(easy, CURLOPT_SSL_VERIFYHOST, settings_.skip_tls_verification ? 0L : 2L);
+  if (!settings_.certificate_authority.empty()) {
+    SetBlob(easy, CURLOPT_CAINFO_BLOB, settings_.certificate_authority);
+    // Otherwise the system's authorities are trusted beside the cluster's own.
+    Set(easy, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+  }
+  return easy;
+}
+
+// Sets every option that differs between requests, because a handle that is used again keeps those
+// of the request before.
+void HttpClient::Prepare(Transfer& transfer) {
+  CURL* const easy = transfer.easy;
+  const HttpRequest& request = transfer.request;
+  Set(easy, CURLOPT_PRIVATE, &transfer);
+  Set(easy, CURLOPT_ERRORBUFFER, transfer.error.data());
+  Set(easy, CURLOPT_HEADERDATA, &transfer);
   Set(easy, CURLOPT_WRITEDATA, &transfer);
+  // A watch lasts for minutes: its owner notices silence by the missing lines.
+  Set(easy, CURLOPT_TIMEOUT_MS, transfer.on_bytes ? 0L : Milliseconds(settings_.request_timeout));
 
   StringList headers = With(nullptr, ("Accept: " + request.accept).c_str());
   headers = With(std::move(headers), "Expect:");  // no round trip before a body
@@ -203,37 +224,43 @@ void HttpClient::Prepare(Transfer& transfer) {
   }
   transfer.headers = std::move(headers);
   Set(easy, CURLOPT_HTTPHEADER, transfer.headers.get());
-  if (request.method != "GET") {
-    // Also for PUT, PATCH and DELETE: this option is what makes libcurl send a body.
-    Set(easy, CURLOPT_POST, 1L);
-    Set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    Set(easy, CURLOPT_POSTFIELDS, request.body.c_str());  // sent from where it lies
-    if (request.method != "POST") Set(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
-  }
-  PrepareTls(transfer);
-}
-
-void HttpClient::PrepareTls(Transfer& transfer) {
-  CURL* const easy = transfer.easy;
-  Set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-  Set(easy, CURLOPT_SSL_VERIFYPEER, settings_.skip_tls_verification ? 0L : 1L);
-  Set(easy, CURLOPT_SSL_VERIFYHOST, settings_.skip_tls_verification ? 0L : 2L);
-  if (!settings_.certificate_authority.empty()) {
-    SetBlob(easy, CURLOPT_CAINFO_BLOB, settings_.certificate_authority);
-    // Otherwise the system's authorities are trusted beside the cluster's own.
-    Set(easy, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
-  }
-  const Credential* const credential = transfer.request.credential.get();
+  PrepareBody(transfer);
+  const Credential* const credential = request.credential.get();
   if (credential != nullptr && !credential->client_certificate.empty()) {
     SetBlob(easy, CURLOPT_SSLCERT_BLOB, credential->client_certificate);
     SetBlob(easy, CURLOPT_SSLKEY_BLOB, credential->client_key);
   }
-  if (settings_.tls_server_name.empty()) return;
+  PrepareAddress(transfer);
+}
+
+void HttpClient::PrepareBody(const Transfer& transfer) {
+  CURL* const easy = transfer.easy;
+  const HttpRequest& request = transfer.request;
+  if (request.method == "GET") {
+    Set(easy, CURLOPT_HTTPGET, 1L);
+    Set(easy, CURLOPT_CUSTOMREQUEST, static_cast<const char*>(nullptr));
+    Set(easy, CURLOPT_BUFFERSIZE, kListBytes);
+    return;
+  }
+  // Also for PUT, PATCH and DELETE: this option is what makes libcurl send a body.
+  Set(easy, CURLOPT_POST, 1L);
+  Set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  Set(easy, CURLOPT_POSTFIELDS, request.body.c_str());  // sent from where it lies
+  Set(easy, CURLOPT_CUSTOMREQUEST, request.method == "POST" ? nullptr : request.method.c_str());
+  Set(easy, CURLOPT_BUFFERSIZE, kAnswerBytes);
+}
+
+void HttpClient::PrepareAddress(Transfer& transfer) {
+  CURL* const easy = transfer.easy;
+  const std::string& target = transfer.request.target;
+  if (settings_.tls_server_name.empty()) {
+    return Set(easy, CURLOPT_URL, (settings_.server + target).c_str());
+  }
   // libcurl verifies the name in the URL: that is the certificate's, and the connection is made to
   // the server's address.
   const auto [host, port] = HostAndPort(settings_.server);
   const std::string& name = settings_.tls_server_name;
-  Set(easy, CURLOPT_URL, ("https://" + name + ":" + port + transfer.request.target).c_str());
+  Set(easy, CURLOPT_URL, ("https://" + name + ":" + port + target).c_str());
   transfer.connect_to = With(nullptr, name + ":" + port + ":" + host + ":" + port);
   Set(easy, CURLOPT_CONNECT_TO, transfer.connect_to.get());
 }
@@ -252,33 +279,57 @@ void HttpClient::Release(std::unique_ptr<Transfer> transfer) {
     curl_easy_cleanup(transfer->easy);
     return;
   }
-  curl_easy_reset(transfer->easy);  // it refers to the transfer
-  free_.push_back(transfer->easy);
+  // Nothing of the transfer and its credential stays in the handle.
+  CURL* const easy = transfer->easy;
+  const auto clear = [easy](CURLoption option) { Set(easy, option, static_cast<void*>(nullptr)); };
+  for (const CURLoption option : {CURLOPT_PRIVATE, CURLOPT_ERRORBUFFER, CURLOPT_HEADERDATA,
+                                  CURLOPT_WRITEDATA, CURLOPT_HTTPHEADER, CURLOPT_POSTFIELDS}) {
+    clear(option);
+  }
+  if (transfer->connect_to) clear(CURLOPT_CONNECT_TO);
+  const Credential* const credential = transfer->request.credential.get();
+  if (credential != nullptr && !credential->client_certificate.empty()) {
+    clear(CURLOPT_SSLCERT_BLOB);
+    clear(CURLOPT_SSLKEY_BLOB);
+  }
+  free_.push_back(easy);
 }
 
 int HttpClient::OnSocket(CURL*, curl_socket_t socket, int what, void* self, void* socket_data) {
   HttpClient& client = *static_cast<HttpClient*>(self);
   if (what == CURL_POLL_REMOVE) {
-    client.loop_.Unwatch(socket);
-    client.watched_.erase(socket);
+    client.idle_.insert(socket);
     curl_multi_assign(client.multi_, socket, nullptr);
     return 0;
   }
-  // A new watch of the loop is for reading; WantRead below ends that where libcurl only writes.
-  const bool want_write = (what & CURL_POLL_OUT) != 0;
-  if (socket_data == nullptr) {
-    // A number that was closed without a report may be in use again.
-    client.loop_.Unwatch(socket);
-    client.loop_.Watch(socket, want_write, [&client, socket](bool readable, bool writable) {
-      client.Act(socket, (readable ? CURL_CSELECT_IN : 0) | (writable ? CURL_CSELECT_OUT : 0));
-    });
-    client.watched_.insert(socket);
-    curl_multi_assign(client.multi_, socket, &client);
-  } else {
-    client.loop_.WantWrite(socket, want_write);
-  }
+  if (socket_data == nullptr) client.UseSocket(socket, (what & CURL_POLL_OUT) != 0);
+  client.loop_.WantWrite(socket, (what & CURL_POLL_OUT) != 0);
   client.loop_.WantRead(socket, (what & CURL_POLL_IN) != 0);
   return 0;
+}
+
+// A socket that libcurl has not used, or not since it was idle.
+void HttpClient::UseSocket(curl_socket_t socket, bool want_write) {
+  curl_multi_assign(multi_, socket, this);
+  const bool kept = idle_.erase(socket) > 0;
+  if (kept && watched_.contains(socket)) return;
+  Forget(socket);  // a number that was closed without a report
+  watched_.insert(socket);
+  loop_.Watch(socket, want_write, [this, socket](bool readable, bool writable) {
+    // The server has closed an idle connection, which libcurl finds out when it needs one.
+    if (idle_.contains(socket)) return Forget(socket);
+    Act(socket, (readable ? CURL_CSELECT_IN : 0) | (writable ? CURL_CSELECT_OUT : 0));
+  });
+}
+
+void HttpClient::Forget(curl_socket_t socket) {
+  idle_.erase(socket);
+  if (watched_.erase(socket) > 0) loop_.Unwatch(socket);
+}
+
+int HttpClient::OnClose(void* self, curl_socket_t socket) {
+  static_cast<HttpClient*>(self)->Forget(socket);
+  return ::close(socket);
 }
 
 int HttpClient::OnTimer(CURLM*, long timeout_ms, void* self) {

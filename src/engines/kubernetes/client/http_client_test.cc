@@ -1,5 +1,8 @@
 #include "engines/kubernetes/client/http_client.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "engines/kubernetes/client/client_fixture.h"
 
 namespace longhaul::engines::kubernetes {
@@ -17,10 +20,19 @@ class HttpClientTest : public ClientFixture {
     request.method = "GET";
     request.target = target;
     request.credential = std::make_shared<const Credential>(Credential{"secret-word", "", "", {}});
+    return Do(request);
+  }
+  Result<HttpResponse> Do(const HttpRequest& request) {
     std::optional<Result<HttpResponse>> got;
     http_->Send(request, [&got](Result<HttpResponse> response) { got = std::move(response); });
     while (!got) loop_->RunOnce(std::chrono::milliseconds(50));
     return *got;
+  }
+  HttpRequest Anonymous() {
+    HttpRequest request;
+    request.method = "GET";
+    request.target = "/api/v1/pods";
+    return request;
   }
   HttpRequest Watch() {
     HttpRequest request;
@@ -129,6 +141,61 @@ TEST_F(HttpClientTest, MayBeDestroyedWithRequestsUnderWay) {
   loop_->RunOnce(std::chrono::milliseconds(5));
   http_.reset();
   for (int i = 0; i < 5; ++i) loop_->RunOnce(std::chrono::milliseconds(2));
+}
+
+// The handles of ended requests are used again: a request must not have a part of the one before.
+TEST_F(HttpClientTest, SendsNothingOfAnEarlierRequest) {
+  Make();
+  MakePod("kept");
+  const std::string pods = "/api/v1/namespaces/ns/pods";
+  const std::string pod = R"({"metadata":{"name":"a"},"spec":{"containers":[]}})";
+  const std::string label = R"({"metadata":{"labels":{"a":"b"}}})";
+  const struct {
+    const char* method;
+    std::string target, type, body;
+    int want;
+  } kRows[] = {{"POST", pods, "application/json", pod, 201},
+               {"GET", pods + "/a", "", "", 200},
+               {"PATCH", pods + "/a", "application/merge-patch+json", label, 200},
+               {"POST", pods, "application/json", pod, 409},
+               {"DELETE", pods + "/a", "application/json", "", 200},
+               {"GET", pods + "/kept", "", "", 200},
+               {"POST", pods, "application/json", pod, 201}};
+  for (const auto& row : kRows) {
+    HttpRequest request;
+    request.method = row.method;
+    request.target = row.target;
+    request.content_type = row.type;
+    request.body = row.body;
+    EXPECT_EQ(Do(request)->status, row.want) << row.method << " " << row.target;
+  }
+}
+
+TEST_F(HttpClientTest, SendsNoTokenOfAnEarlierRequest) {
+  server_->RequireToken("secret-word");
+  Make();
+  EXPECT_EQ(Get("/api/v1/pods")->status, 200);
+  EXPECT_EQ(Do(Anonymous())->status, 401);
+}
+
+// The sockets of idle connections stay watched, so their numbers must be free once they are closed.
+TEST_F(HttpClientTest, ItsSocketsAreWatchedNoLongerThanTheyAreOpen) {
+  Make();
+  EXPECT_EQ(Get("/api/v1/pods")->status, 200);
+  http_.reset();
+  std::vector<int> sockets;
+  for (int i = 0; i < 8; ++i) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    for (const int socket : pair) {
+      loop_->Watch(socket, false, [](bool, bool) {});  // fails for one that is watched
+      sockets.push_back(socket);
+    }
+  }
+  for (const int socket : sockets) {
+    loop_->Unwatch(socket);
+    ::close(socket);
+  }
 }
 
 }  // namespace

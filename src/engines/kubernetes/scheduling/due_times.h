@@ -1,10 +1,10 @@
 // Times at which keys are due, one for each key.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/time.h"
@@ -39,7 +39,7 @@ class DueTimes {
   }
 
  private:
-  std::map<std::string, Instant> times_;
+  std::unordered_map<std::string, Instant> times_;  // never walked
   std::set<std::pair<Instant, std::string>> order_;
 };
 

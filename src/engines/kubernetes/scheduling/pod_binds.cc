@@ -116,7 +116,7 @@ void PodBinds::Refuse(PodRecord& record, const std::string& why, Instant now) {
 // What its volumes demand counts again from now on.
 void PodBinds::Drop(PodRecord& record) {
   record.ClearPlan();
-  volumes_.NoteChanged(record.name.Key());
+  volumes_.NoteChanged(record.key);
 }
 
 }  // namespace longhaul::engines::kubernetes

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/ids.h"
@@ -23,6 +24,7 @@ struct PodRecord {
   };
 
   PodName name;
+  std::string key;  // name.Key()
   bool ours = false;
   Amounts needs;
   std::string rules;  // key of its NodeRules
@@ -59,6 +61,8 @@ struct PodRecord {
   std::string counted_on;  // node
   std::string told;        // the last message of its condition
 
+  // What was observed of it, to see whether something has changed.
+  auto seen() const { return std::tuple(is_bound(), gated, deleting, finished, started); }
   bool is_bound() const { return !node.empty(); }
   // It has a node, and is not bound to it as far as is known.
   bool is_placed() const { return !planned.empty() && !is_bound(); }
@@ -126,6 +130,7 @@ struct PodUnit {
   int failures = 0;                    // starts in a row that were undone
   bool preemption_reported = false;    // an event reports why its pods are removed
   std::string refusal;
+  bool dirty = false;  // it is looked at in the next turn
 };
 
 }  // namespace longhaul::engines::kubernetes

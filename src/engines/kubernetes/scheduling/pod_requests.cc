@@ -51,7 +51,7 @@ Result<scheduler::JobRequest> PodRequests::RequestFor(PodUnit& unit,
     group.minimum = group.desired = static_cast<int32_t>(of_group[g].size());
     for (const PodRecord* pod : of_group[g]) {
       const auto rank = static_cast<int32_t>(unit.members.size());
-      unit.members.push_back({pod->name.Key(), static_cast<int32_t>(g), rank, false});
+      unit.members.push_back({pod->key, static_cast<int32_t>(g), rank, false});
     }
   }
   const auto group = groups_.find(unit.group);

@@ -139,7 +139,7 @@ PodRecord& PodScheduler::Record(const Pod& pod) {
 
 void PodScheduler::AssignUnit(PodRecord& record, const Pod& pod) {
   const std::string group = GroupKeyOf(pod);
-  record.unit = group.empty() ? "pod:" + record.name.Key() : group;
+  record.unit = group.empty() ? "pod:" + record.key : group;
   const auto [at, is_new] = units_.try_emplace(record.unit);
   PodUnit& unit = at->second;
   if (is_new) {
@@ -149,13 +149,15 @@ void PodScheduler::AssignUnit(PodRecord& record, const Pod& pod) {
   }
   unit.least = std::max(unit.least, LeastByAnnotation(pod));
   unit.created = std::min(unit.created, record.created);
-  unit.pods.insert(record.name.Key());
+  unit.pods.insert(record.key);
+  MarkDirty(unit);
 }
 
 // What is bound stays bound and what has finished stays finished: an event that says otherwise is
 // older than what is known.
 void PodScheduler::Observe(const Pod& pod, bool fresh) {
   PodRecord& record = Record(pod);
+  const auto before = record.seen();
   if (!record.is_bound() && !pod.node_name.empty()) record.SetBound(pod.node_name);
   if (fresh && !record.is_bound() && record.sent && record.read_at) {
     OnBindReply(record, BindResult::kBusy, "an earlier bind was not carried out");
@@ -166,7 +168,8 @@ void PodScheduler::Observe(const Pod& pod, bool fresh) {
   record.started = record.started || pod.phase == PodPhase::kRunning || pod.finished();
   if (PodVolumes::HasClaims(pod)) volumes_.SetPod(pod, UseOf(record));
   if (record.ours) {
-    MarkDirty(record.unit);
+    // Most events after a bind repeat what its reply has said.
+    if (record.seen() != before) MarkDirty(record.unit);
     return;
   }
   const bool uses = record.is_bound() && !record.finished;
@@ -192,7 +195,7 @@ void PodScheduler::LeaveUnit(PodRecord& record) {
   }
   const auto unit = units_.find(record.unit);
   if (unit == units_.end()) return;
-  unit->second.pods.erase(record.name.Key());
+  unit->second.pods.erase(record.key);
   events_.OnPodGone(record.unit, record.name);
   MarkDirty(record.unit);
 }
@@ -276,7 +279,7 @@ void PodScheduler::UpdateVolumes() {
     PodUnit& unit = units_.at(record->unit);
     // Its job was described otherwise. Of one that is placed, this pod is a lost task.
     if (unit.stage == Stage::kWaiting || unit.stage == Stage::kPlaced) EndJob(unit, false);
-    MarkDirty(unit.key);
+    MarkDirty(unit);
   }
 }
 
@@ -299,7 +302,7 @@ void PodScheduler::RebuildCluster() {
     for (const std::string& pod : pods_.TasksOn(node)) {
       PodUnit& unit = units_.at(pods_.FindKey(pod)->unit);
       if (unit.stage == Stage::kPlaced) EndJob(unit, false);
-      MarkDirty(unit.key);
+      MarkDirty(unit);
     }
   }
   ++epoch_;
@@ -307,7 +310,7 @@ void PodScheduler::RebuildCluster() {
   if (model_.nodes() == 0) {
     for (auto& [key, unit] : units_) {
       if (unit.stage != Stage::kLeaving) EndJob(unit, false);
-      MarkDirty(key);
+      MarkDirty(unit);
     }
     scheduler_.reset();
     due_ = false;
@@ -345,7 +348,7 @@ void PodScheduler::RebuildCluster() {
   for (auto& [key, unit] : units_) {
     const bool waits = unit.stage == Stage::kWaiting || unit.stage == Stage::kIdle;
     // A node that comes back may have pods of a gang that goes on elsewhere.
-    if (waits || unit.misses_node) MarkDirty(key);
+    if (waits || unit.misses_node) MarkDirty(unit);
   }
 }
 
@@ -509,7 +512,7 @@ void PodScheduler::Place(PodUnit& unit, const scheduler::Decision& decision) {
     unit.after.insert(job.value());
     waiting_for_[job.value()].insert(unit.key);
   }
-  MarkDirty(unit.key);
+  MarkDirty(unit);
 }
 
 Status PodScheduler::CheckInvariants() const {

@@ -24,6 +24,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -124,7 +125,6 @@ class PodScheduler {
   void Forget(const std::string& key);
   void LeaveUnit(PodRecord& record);
   void OnBindReply(PodRecord& record, BindResult result, const std::string& why);
-  void MarkDirty(const std::string& unit) { dirty_.insert(unit); }
   void UpdateVolumes();
   bool HasManyShapes();
   void RebuildCluster();
@@ -133,6 +133,9 @@ class PodScheduler {
   void Apply(const scheduler::Event& event);
 
   // --- Units (pod_units.cc).
+  void MarkDirty(PodUnit& unit);
+  void MarkDirty(const std::string& unit);  // does nothing for one that does not exist
+  std::vector<PodUnit*> TakeDirtyUnits();   // in the order in which they are looked at
   void SyncDirtyUnits(Instant now, std::vector<PodAction>& actions);
   void Sync(PodUnit& unit, Instant now, std::vector<PodAction>& actions);
   Lists ListsOf(const PodUnit& unit, Instant now);
@@ -170,8 +173,9 @@ class PodScheduler {
   Counts counts_;
 
   PodTable pods_;
-  std::map<std::string, PodUnit> units_;
-  std::map<std::string, std::string> unit_of_job_;
+  // Walked only where the order has no effect.
+  std::unordered_map<std::string, PodUnit> units_;
+  std::unordered_map<std::string, std::string> unit_of_job_;
   std::map<std::string, std::set<std::string>> waiting_for_;  // job -> units in whose `after` it is
   std::map<std::string, PodGroup> groups_;                    // by group key
   PodRequests requests_;
@@ -179,7 +183,7 @@ class PodScheduler {
   PodVolumes volumes_;
   PodBinds binds_;
 
-  std::set<std::string> dirty_;         // units
+  std::vector<PodUnit*> dirty_;
   std::set<std::string> broken_nodes_;  // whose facts have changed, or that are gone
   DueTimes wakes_;                      // when units are looked at without a cause
   DueTimes reports_;                    // of units whose pods wait

@@ -27,6 +27,7 @@ PodRecord& PodTable::Add(const PodName& name) {
   const auto [at, is_new] = pods_.try_emplace(name.Key());
   CHECK(is_new) << name.Key() << " is known";
   at->second.name = name;
+  at->second.key = at->first;
   return at->second;
 }
 
@@ -47,7 +48,7 @@ void PodTable::SetAccount(PodRecord& record, Account account) {
     if (load->second == Amounts()) loads_.erase(load);
   } else if (record.account == Account::kTask) {
     const auto tasks = tasks_on_.find(record.counted_on);
-    tasks->second.erase(record.name.Key());
+    tasks->second.erase(record.key);
     if (tasks->second.empty()) tasks_on_.erase(tasks);
   }
   // Others may have been waiting for devices that a task had.
@@ -58,7 +59,7 @@ void PodTable::SetAccount(PodRecord& record, Account account) {
     AddTimes(record.needs, 1, loads_[now_on]);
     changed_.insert(now_on);
   } else if (account == Account::kTask) {
-    tasks_on_[now_on].insert(record.name.Key());
+    tasks_on_[now_on].insert(record.key);
   }
 }
 
@@ -75,7 +76,7 @@ std::set<std::string> PodTable::TasksOn(const std::string& node) const {
 std::set<std::string> PodTable::TakeChangedNodes() { return std::exchange(changed_, {}); }
 
 Status PodTable::Check() const {
-  std::map<std::string, Amounts> loads;
+  std::unordered_map<std::string, Amounts> loads;
   for (const auto& [key, record] : pods_) {
     if (record.account == Account::kOthers) AddTimes(record.needs, 1, loads[record.counted_on]);
   }

@@ -4,7 +4,6 @@
 // to the scheduler, and everything else on a node is its load.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -43,8 +42,8 @@ class PodTable {
 
  private:
   std::unordered_map<std::string, PodRecord> pods_;  // walked by Check alone
-  std::map<std::string, Amounts> loads_;
-  std::map<std::string, std::set<std::string>> tasks_on_;
+  std::unordered_map<std::string, Amounts> loads_;
+  std::unordered_map<std::string, std::set<std::string>> tasks_on_;
   std::set<std::string> changed_;
 };
 

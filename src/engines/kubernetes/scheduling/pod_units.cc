@@ -1,5 +1,7 @@
 // What each unit of pods needs: its stage follows what is observed of its pods.
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -21,16 +23,29 @@ struct PodScheduler::Lists {
   size_t present() const { return bound.size() + planned.size() + pending.size(); }
 };
 
+void PodScheduler::MarkDirty(PodUnit& unit) {
+  if (!std::exchange(unit.dirty, true)) dirty_.push_back(&unit);
+}
+
+void PodScheduler::MarkDirty(const std::string& unit) {
+  const auto known = units_.find(unit);
+  if (known != units_.end()) MarkDirty(known->second);
+}
+
+std::vector<PodUnit*> PodScheduler::TakeDirtyUnits() {
+  std::vector<PodUnit*> units = std::exchange(dirty_, {});
+  for (PodUnit* unit : units) unit->dirty = false;
+  std::sort(units.begin(), units.end(), [](const PodUnit* a, const PodUnit* b) {
+    return std::tie(a->created, a->key) < std::tie(b->created, b->key);
+  });
+  return units;
+}
+
 void PodScheduler::SyncDirtyUnits(Instant now, std::vector<PodAction>& actions) {
   // The oldest first, so that after a restart the order of waiting is that of creation.
   while (!dirty_.empty()) {
-    std::vector<std::pair<Instant, std::string>> order;
-    for (const std::string& key : std::exchange(dirty_, {})) {
-      const auto unit = units_.find(key);
-      if (unit != units_.end()) order.emplace_back(unit->second.created, key);
-    }
-    std::sort(order.begin(), order.end());
-    for (const auto& [created, key] : order) Sync(units_.at(key), now, actions);
+    const std::vector<PodUnit*> order = TakeDirtyUnits();
+    for (PodUnit* unit : order) Sync(*unit, now, actions);
   }
 }
 
@@ -113,6 +128,7 @@ void PodScheduler::Sync(PodUnit& unit, Instant now, std::vector<PodAction>& acti
   EndJob(unit, false);
   wakes_.Set(unit.key, std::nullopt);
   reports_.Set(unit.key, std::nullopt);
+  if (unit.dirty) std::erase(dirty_, &unit);
   units_.erase(std::string(unit.key));
 }
 
@@ -287,7 +303,7 @@ void PodScheduler::Adopt(PodUnit& unit, const Lists& lists, Instant now) {
       unit_of_job_[unit.job.value()] = unit.key;
       everywhere(PodRecord::Account::kTask);
       // Those whose bind is to be sent again may be due.
-      if (!lists.planned.empty()) MarkDirty(unit.key);
+      if (!lists.planned.empty()) MarkDirty(unit);
       return;
     }
     Apply(scheduler::JobEnded{unit.job, false});
@@ -315,14 +331,14 @@ void PodScheduler::StayUnmanaged(PodUnit& unit, const Lists& lists, Instant now)
     for (PodRecord* record : *list) {
       record->remove_at = now;
       record->evict = unit.complete;
-      unit.leaving.insert(record->name.Key());
+      unit.leaving.insert(record->key);
       pods_.SetAccount(*record, PodRecord::Account::kNone);
     }
   }
   unit.unmanaged_since.reset();
   unit.complete = false;
   unit.stage = Stage::kLeaving;
-  MarkDirty(unit.key);
+  MarkDirty(unit);
 }
 
 bool PodScheduler::IsComplete(const PodUnit& unit, const Lists& lists) const {
@@ -334,9 +350,9 @@ void PodScheduler::SyncWaiting(PodUnit& unit, const Lists& lists, Instant now) {
   bool same = unit.epoch == epoch_ && lists.bound.empty() && lists.planned.empty() &&
               lists.pending.size() == unit.members.size();
   if (same) {
-    std::set<std::string> members;
+    std::set<std::string_view> members;
     for (const PodUnit::Member& member : unit.members) members.insert(member.pod);
-    for (const PodRecord* pod : lists.pending) same = same && members.contains(pod->name.Key());
+    for (const PodRecord* pod : lists.pending) same = same && members.contains(pod->key);
   }
   if (same) return;
   EndJob(unit, false);
@@ -344,19 +360,19 @@ void PodScheduler::SyncWaiting(PodUnit& unit, const Lists& lists, Instant now) {
 }
 
 bool PodScheduler::MembersAreAsPlanned(const PodUnit& unit, const Lists& lists) {
-  std::map<std::string, const PodUnit::Member*> members;
+  std::map<std::string_view, const PodUnit::Member*> members;
   for (const PodUnit::Member& member : unit.members) members[member.pod] = &member;
   const bool gang = !unit.group.empty();
   const size_t wanted =
       lists.bound.size() + lists.planned.size() + (gang ? lists.pending.size() : 0);
   if (members.size() != wanted) return false;
   const auto placed = [&members](const PodRecord* pod) {
-    const auto member = members.find(pod->name.Key());
+    const auto member = members.find(pod->key);
     if (member == members.end() || !member->second->placed) return false;
     return !pod->is_bound() || pod->counted_on == pod->node;
   };
   const auto lost = [&members](const PodRecord* pod) {
-    const auto member = members.find(pod->name.Key());
+    const auto member = members.find(pod->key);
     return member != members.end() && !member->second->placed;
   };
   return std::all_of(lists.bound.begin(), lists.bound.end(), placed) &&
@@ -375,7 +391,7 @@ void PodScheduler::SyncPlaced(PodUnit& unit, const Lists& lists, Instant now,
     }
     return SyncIdle(unit, ListsOf(unit, now), now);
   }
-  if (unit.after.empty() && binds_.Send(unit, now, actions)) MarkDirty(unit.key);
+  if (unit.after.empty() && binds_.Send(unit, now, actions)) MarkDirty(unit);
   unit.complete = unit.complete || IsComplete(unit, lists);
   const bool all_bound = lists.bound.size() == unit.members.size();
   if (all_bound && !unit.confirmed) {
@@ -401,7 +417,7 @@ void PodScheduler::UndoIncomplete(PodUnit& unit, const Lists& lists, Instant now
   if (*unit.rollback_at > now) return;
   BeginLeaving(unit, false, now);
   Apply(scheduler::JobEvictionAsked{unit.job});
-  if (SyncLeaving(unit, now, actions)) MarkDirty(unit.key);
+  if (SyncLeaving(unit, now, actions)) MarkDirty(unit);
 }
 
 void PodScheduler::BeginLeaving(PodUnit& unit, bool evict, Instant now) {
@@ -428,7 +444,7 @@ void PodScheduler::BeginLeaving(PodUnit& unit, bool evict, Instant now) {
   unit.confirmed = false;
   unit.complete = false;
   unit.rollback_at.reset();
-  MarkDirty(unit.key);
+  MarkDirty(unit);
 }
 
 }  // namespace longhaul::engines::kubernetes
