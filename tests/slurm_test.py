@@ -169,6 +169,7 @@ class Slurm(unittest.TestCase):
         local_run.await_that(lambda: (self.nodes_of_attempts(name) or [[]])[-1] == nodes,
                              lambda: f"{self.nodes_of_attempts(name)}\n{self.log(name)}", 150)
 
+    @unittest.skipUnless(ALL, WAITS)
     def test_an_elastic_run_grows_and_shrinks_by_further_jobs(self):
         waiting = self.start_run("elastic", [], self.ELASTIC)
         self.await_nodes("elastic", ["n1", "n2", "n3"])
