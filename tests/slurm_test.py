@@ -63,8 +63,10 @@ class Slurm(unittest.TestCase):
         rows = [re.split(r"\s{2,}", line.strip()) for line in lines[2:]]
         return {row[0]: (row[1], row[2], row[3]) for row in rows if len(row) > 3}
 
-    def await_step(self, name, step, seconds=60):
-        local_run.await_that(lambda: self.lab.last_step(name) >= step, f"no step {step}", seconds)
+    def await_step(self, name, step, seconds=120):
+        local_run.await_that(
+            lambda: self.lab.last_step(name) >= step,
+            lambda: f"no step {step}\n{self.cluster.call('squeue')}\n{self.log(name)[-3000:]}", seconds)
 
     def end(self, waiting, name, code=0, seconds=120):
         output, _ = waiting.communicate(timeout=seconds)
