@@ -42,7 +42,7 @@ const StatePlan& Plan() {
   }
 }
 
-TEST(ArenaKill, TheNewestSealedIsThereAndExactAfterAnyOf200Kills) {
+TEST(ArenaKill, TheNewestSealedIsThereAndExactAfterAnyOfManyKills) {
   const State even(Plan(), 0), odd(Plan(), 1);
   const Bytes size(static_cast<int64_t>(ArenaBytesFor(Plan())));
   const Result<io::Fd> fd = io::CreateSharedMemory("arena", size, true);
@@ -55,7 +55,9 @@ TEST(ArenaKill, TheNewestSealedIsThereAndExactAfterAnyOf200Kills) {
 
   Random random(17);
   int caught_writing = 0;
-  for (int kill_number = 0; kill_number < 200; ++kill_number) {
+  // On a loaded machine few of 200 kills hit a writer: then there are more.
+  for (int kill_number = 0; kill_number < 200 || (caught_writing <= 10 && kill_number < 5000);
+       ++kill_number) {
     const uint64_t before = sealed.load();
     const pid_t child = fork();
     ASSERT_GE(child, 0);
