@@ -160,7 +160,8 @@ TEST_F(HttpClientTest, SendsNothingOfAnEarlierRequest) {
                {"POST", pods, "application/json", pod, 409},
                {"DELETE", pods + "/a", "application/json", "", 200},
                {"GET", pods + "/kept", "", "", 200},
-               {"POST", pods, "application/json", pod, 201}};
+               {"POST", pods, "application/json", pod, 201},
+               {"GET", pods + "/kept", "", "", 200}};  // the GET before did not delete it
   for (const auto& row : kRows) {
     HttpRequest request;
     request.method = row.method;
