@@ -5,18 +5,12 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/log/log.h"
+#include "service/controller/rest/event_watcher.h"
 #include "service/http/web_origin.h"
 
 namespace longhaul::service {
 namespace {
 
-using std::chrono::seconds;
-
-constexpr size_t kStreamBatch = 256;
-constexpr Duration kKeepAlive = seconds(15);  // a comment, so that dead connections are found
-constexpr Duration kAlive = seconds(5);  // the page reports an older picture as stale after 15 s
-// A page that is this far behind is served faster by a new view. About 256 KiB of steps.
-constexpr size_t kLongestViewBacklog = 1024;
 constexpr Duration kFeedWait =
     std::chrono::milliseconds(500);  // how often silent streams are looked at
 constexpr std::string_view kJson = "application/json";
@@ -74,62 +68,6 @@ const char* CodeOf(int status) {
       return "invalid_argument";
   }
 }
-
-// One watcher's place in the feed.
-// Next() returns what is new and does not block: the server calls it again after WakeStreams().
-class Watcher : public HttpStream {
- public:
-  // Requires that `open` counts this one already.
-  Watcher(NotificationFeed& feed, const EventStream& stream,
-          std::shared_ptr<std::atomic<uint64_t>> open)
-      : feed_(feed),
-        stream_(stream),
-        through_(stream.after),
-        written_(io::MonotonicNow()),
-        open_(std::move(open)) {}
-  ~Watcher() override { --*open_; }
-
-  Part Next() override {
-    Part part;
-    if (stream_.view && IsFarBehind()) return Reset();
-    const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
-    // The log cannot be read. The client reconnects with the id of the last event that it has seen.
-    if (!batch.ok()) return {"", true};
-    through_ = batch->through;
-    bool over = false;
-    for (const RenderedNotification& notification : batch->notifications) {
-      part.bytes += "id: " + std::to_string(notification.id) + "\nevent: " + notification.kind +
-                    "\ndata: " + notification.json + "\n\n";
-      over = over || (notification.last && !stream_.job.empty());
-    }
-    // A job that was over at the start, and whatever it had is written.
-    if (batch->notifications.empty()) over = stream_.job_is_over;
-    if (over) part.bytes += "event: end\ndata: {}\n\n";
-    const Instant now = io::MonotonicNow();
-    if (part.bytes.empty() && now - written_ > (stream_.view ? kAlive : kKeepAlive)) {
-      part.bytes = stream_.view ? "event: alive\ndata: {}\n\n" : ": still here\n\n";
-    }
-    if (!part.bytes.empty()) written_ = now;
-    part.last = over || feed_.closed();
-    return part;
-  }
-
- private:
-  bool IsFarBehind() const { return feed_.Backlog(through_, stream_.job) > kLongestViewBacklog; }
-
-  // A view that is requested now has all that is skipped.
-  Part Reset() {
-    through_ = feed_.newest();
-    written_ = io::MonotonicNow();
-    return {"id: " + std::to_string(through_) + "\nevent: reset\ndata: {}\n\n", feed_.closed()};
-  }
-
-  NotificationFeed& feed_;
-  const EventStream stream_;
-  uint64_t through_;
-  Instant written_;
-  const std::shared_ptr<std::atomic<uint64_t>> open_;
-};
 
 }  // namespace
 
@@ -332,7 +270,7 @@ HttpAnswer RestServer::Stream(const EventStream& stream) {
   }
   HttpAnswer answer;
   answer.headers = {{"Cache-Control", "no-store"}, {"Content-Type", "text/event-stream"}};
-  answer.stream = std::make_shared<Watcher>(feed_, stream, event_streams_);
+  answer.stream = std::make_shared<EventWatcher>(feed_, stream, event_streams_);
   return answer;
 }
 
