@@ -81,6 +81,21 @@ try {
   await page.screenshot({path: `${folder}/dark.png`, fullPage: true});
   seen.accessibilityDark = await accessibility(page);
 
+  await page.keyboard.type("gc");
+  await page.waitForSelector("#queues tbody tr", WAIT);
+  seen.cluster = await page.evaluate(async () => ({
+    places: [...document.querySelectorAll("#queues tbody tr")].map((row) =>
+      [row.dataset.queue, row.cells[2].textContent]),
+    summary: document.querySelector("#map-summary").textContent,
+    nodes: (await (await fetch("/v1/nodes")).json()).nodes.map((node) => node.condition),
+    queues: (await (await fetch("/v1/queues")).json()).queues.map((queue) =>
+      [queue.name, String(queue.usage.accelerators)]),
+  }));
+  seen.accessibilityCluster = await accessibility(page);
+  await page.screenshot({path: `${folder}/cluster.png`, fullPage: true});
+  await page.keyboard.type("gr");
+  await page.waitForSelector("#loss details", WAIT);
+
   // A page that has followed the run shows what one shows that loads now.
   const fresh = await open(browser, origin);
   await fresh.page.goto(origin);

@@ -76,8 +76,42 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
   return view;
 }
 
+// Places of ten nodes. Every 50th node is down, and one job waits.
+export function cluster(size, text = "gpt-2") {
+  const names = Array.from({length: size}, (_, i) => `${text === "gpt-2" ? "node" : text}-${i}`);
+  return {
+    version: 1, now_ms: Date.now(),
+    nodes: {
+      name: names,
+      place: names.map((_, i) => Math.floor(i / 10)),
+      condition: names.map((_, i) => (i % 50 === 7 ? 1 : 0)),
+      slots: names.map(() => 8),
+      used: names.map((_, i) => (i % 3 === 0 || i % 50 === 7 ? 0 : 8)),
+      job: names.map((_, i) => (i % 3 === 0 || i % 50 === 7 ? -1 : 0)),
+      reservation: names.map(() => -1),
+      places: Array.from({length: Math.ceil(size / 10)}, (_, i) =>
+        `block-${Math.floor(i / 10) + 1} leaf-${i + 1}`),
+      conditions: ["ready", "down"], jobs: ["gpt-1"], reservations: [],
+    },
+    queues: [
+      {name: "cluster", parent: "", guarantee: size * 8, limit: null, usage: size * 4, borrowed: 0,
+        running: 0, waiting: 0},
+      {name: "research", parent: "cluster", guarantee: size * 2, limit: size * 8,
+        usage: size * 3, borrowed: size, running: 1, waiting: 1},
+      {name: "product", parent: "cluster", guarantee: size * 2, limit: null, usage: size,
+        borrowed: 0, running: 1, waiting: 0},
+    ],
+    waiting: [{id: text, queue: "research", owner: "alice", workers: 64,
+      submitted_at_ms: Date.now() - 600_000, sentence: `${text}: 64 workers need 8 free nodes`,
+      explained: true, expected_start_ms: Date.now() + 3_600_000,
+      expected_late_ms: Date.now() + 7_200_000}],
+    waiting_total: 1,
+  };
+}
+
 export class MadeUpServer {
   view = fullRun();
+  cluster = cluster(200);
   runs = undefined;  // else those of the view
   answer = "good";   // "hang", "fail", "closed"
   requests = [];     // {url, lastEventId}
@@ -118,6 +152,7 @@ export class MadeUpServer {
       const runs = this.runs ?? [this.view.run];
       return this.json(response, {runs, total: runs.length});
     }
+    if (path === "/v1/view/cluster") return this.json(response, this.cluster);
     if (path.startsWith("/v1/view/run/")) {
       const {series, ...rest} = this.view;
       const whole = !request.url.includes("series=false");

@@ -43,6 +43,7 @@ class Page(unittest.TestCase):
         return subprocess.run(
             ["node", *command], cwd=self.packages, capture_output=True, text=True, timeout=timeout,
             env={**os.environ, "PAGE_CHROMIUM": self.chromium,
+                 "PAGE_SCREENSHOTS": os.environ.get("LONGHAUL_TEST_SCREENSHOTS", ""),
                  "PAGE_DIST": f"{web_environment.WEB}/dist"})
 
     def test_the_states_of_the_page(self):
@@ -56,11 +57,14 @@ class Page(unittest.TestCase):
             if kept:
                 shutil.copy(f"{folder}/light.png", kept)
                 shutil.copy(f"{folder}/dark.png", kept)
+                shutil.copy(f"{folder}/cluster.png", kept)
         self.check_access(seen)
         self.check_numbers(seen)
         self.check_curves(seen)
+        self.check_cluster(seen["cluster"])
         self.assertEqual(seen["accessibilityLight"], [])
         self.assertEqual(seen["accessibilityDark"], [])
+        self.assertEqual(seen["accessibilityCluster"], [])
         self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
                          dict.fromkeys(seen["panels"], "live"))
         self.assertEqual(len(seen["panels"]), 7)
@@ -116,6 +120,11 @@ class Page(unittest.TestCase):
             self.assertGreaterEqual(seconds, least[category] - 1e-9, category)
             self.assertLessEqual(seconds, most[category] + 1e-9, category)
         self.assertIn("equals the time of all ranks", seen["panels"]["ledger"]["text"])
+
+    def check_cluster(self, cluster):
+        self.assertEqual(cluster["places"], cluster["queues"])
+        self.assertIn(f"{len(cluster['nodes'])} nodes: ", cluster["summary"])
+        self.assertIn(f"{cluster['nodes'].count('ready')} ready", cluster["summary"])
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

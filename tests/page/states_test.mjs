@@ -4,7 +4,9 @@ import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
 import {accessibility, launch, open, panels, setTheme} from "./browser.mjs";
-import {EMPTY_CURVE, MadeUpServer, curve, fullRun, newRun} from "./made_up_server.mjs";
+import {
+  EMPTY_CURVE, MadeUpServer, cluster, curve, fullRun, newRun,
+} from "./made_up_server.mjs";
 
 const PANELS = ["headline", "loss", "throughput", "ledger", "faults", "snapshots", "nodes"];
 let browser;
@@ -15,7 +17,7 @@ before(async () => {
 after(() => browser.close());
 
 // Runs `body` with a page of a server that `prepare` has set up, in both themes.
-async function withPage(prepare, body) {
+async function withPage(prepare, body, fragment = "") {
   const server = new MadeUpServer();
   await server.start();
   prepare(server);
@@ -28,7 +30,7 @@ async function withPage(prepare, body) {
   });
   await setTheme(page, "light");
   try {
-    await page.goto(server.origin);
+    await page.goto(server.origin + "/" + fragment);
     await page.waitForSelector("#connection");
     await body(page, server);
     for (const theme of ["light", "dark"]) {
@@ -61,7 +63,7 @@ test("panels of a new run are empty, with the reason and a command", async () =>
   await withPage((server) => (server.view = newRun()), async (page) => {
     await waitForState(page, "empty", PANELS.filter((id) => id !== "headline"));
     const shown = await panels(page);
-    assert.match(shown.nodes.text, /no nodes yet.*longhaul status --why gpt-1/);
+    assert.match(shown.nodes.text, /no nodes yet.*longhaul status gpt-1 --why/);
     assert.match(shown.faults.text, /No fault so far/);
     assert.equal(await text(page, "#fact-loss"), "unknown", "unknown is not zero");
   });
@@ -250,5 +252,96 @@ test("a long run keeps the page small", async () => {
       .startsWith("20,050"), {polling: 100, timeout: 60_000});
     const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
     assert.ok(nodes < 2_000, `${nodes} elements`);
+  });
+});
+
+const CLUSTER_PANELS = ["map", "queues", "waiting"];
+
+async function withCluster(prepare, body) {
+  await withPage(prepare, body, "#/cluster");
+}
+
+test("the cluster's panels are loading, then live, and name what is broken", async () => {
+  await withCluster((server) => (server.answer = "hang"), async (page) => {
+    await waitForState(page, "loading", CLUSTER_PANELS);
+  });
+  await withCluster(() => {}, async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.match(await text(page, "#map-summary"),
+      /200 nodes: 196 ready, 4 down\. 1,0\d\d of 1,600 slots used/);
+    const broken = await page.$$eval("#not-ready tbody tr", (rows) =>
+      rows.map((row) => row.cells[0].textContent));
+    assert.deepEqual(broken, ["node-7", "node-57", "node-107", "node-157"]);
+    assert.match((await panels(page)).queues.text, /research600400200/, "used, guaranteed");
+    assert.match((await panels(page)).waiting.text, /64 workers need 8 free nodes/);
+    assert.match((await panels(page)).waiting.text, /in nine of ten cases before/);
+    await page.click("#map details summary");
+    await page.waitForFunction(() => document.querySelectorAll("#map details tr").length === 21);
+  });
+});
+
+test("an empty cluster says how a node joins", async () => {
+  await withCluster((server) => {
+    server.cluster = {...cluster(0), queues: [], waiting: [], waiting_total: 0};
+  }, async (page) => {
+    await waitForState(page, "empty", CLUSTER_PANELS);
+    assert.match((await panels(page)).map.text, /No node has joined yet/);
+  });
+});
+
+test("a failure of the cluster's view shows its cause and is repaired", async () => {
+  await withCluster(() => {}, async (page, server) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    server.answer = "fail";
+    await waitForState(page, "error", CLUSTER_PANELS);
+    assert.match((await panels(page)).map.text, /the disk is full/);
+    server.answer = "good";
+    await page.click("#map .notice button");
+    await waitForState(page, "live", CLUSTER_PANELS);
+  });
+});
+
+test("keys show the cluster and the run, and move over the map", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    await page.keyboard.type("gc");
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.equal(await page.evaluate(() => location.hash), "#/cluster");
+    await page.focus(".map-holder");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await text(page, "#map .cursor"), /node-1, block-1 leaf-1, ready, 8 of 8.*gpt-1/);
+    await page.keyboard.press("ArrowDown");
+    assert.match(await text(page, "#map .cursor"), /node-11, block-1 leaf-2/);
+    await page.keyboard.type("gr");
+    await waitForState(page, "live");
+    assert.equal(await page.evaluate(() => location.hash), "#/run/gpt-1");
+  });
+});
+
+test("names in the cluster's view stay texts", async () => {
+  const hostile = "<img src=x onerror=alert(1)>\u202e\u0000";
+  await withCluster((server) => (server.cluster = cluster(60, hostile)), async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    const found = await page.evaluate(() => ({
+      images: document.querySelectorAll("#page img").length,
+      text: document.body.textContent,
+    }));
+    assert.equal(found.images, 0);
+    assert.ok(!/[\u202e\u0000]/.test(found.text));
+    assert.ok(found.text.includes("<img src=x onerror=alert(1)>\\u202e\\u0000-7"));
+  });
+});
+
+test("5,000 nodes are drawn, with few elements", async () => {
+  await withCluster((server) => (server.cluster = cluster(5_000)), async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.match(await text(page, "#map-summary"), /5,000 nodes/);
+    assert.match((await panels(page)).map.text, /down/);
+    const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+    assert.ok(elements < 1_500, `${elements} elements`);
+    if (process.env.PAGE_SCREENSHOTS) {
+      await page.screenshot({path: `${process.env.PAGE_SCREENSHOTS}/cluster-5000.png`});
+    }
   });
 });

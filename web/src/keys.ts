@@ -3,13 +3,16 @@ import {signal} from "@preact/signals";
 
 import {shellWord} from "./format";
 import * as store from "./store";
+import {showCluster, showRun} from "./views";
 
 export const KEYS: [string, string][] = [
+  ["g c", "Show the cluster"],
+  ["g r", "Show the run"],
   ["/", "Choose a run"],
   ["j, k", "Go to the next or the previous row of a table"],
   ["+, −", "Show less or more time in the charts"],
   ["0", "Show the whole run in the charts"],
-  ["← →", "Move the cursor of the chart that has the focus"],
+  ["← → ↑ ↓", "Move the cursor of the chart or the map that has the focus"],
   ["y", "Copy the command that explains the run's faults"],
   ["?", "Show or hide this list"],
   ["Esc", "Hide this list"],
@@ -86,11 +89,23 @@ function act(key: string): boolean {
   }
 }
 
+// The views are two keys: g, then the first letter.
+let afterG = false;
+
+function actOnView(key: string): boolean {
+  const first = afterG;
+  afterG = key === "g" && !first;
+  if (!first) return afterG;
+  if (key === "c") showCluster();
+  if (key === "r") showRun();
+  return key === "c" || key === "r";
+}
+
 export function listenToKeys() {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
     if (target.matches("input, select, textarea")) return;
-    if (act(event.key)) event.preventDefault();
+    if (actOnView(event.key) || act(event.key)) event.preventDefault();
   });
 }

@@ -5,7 +5,7 @@ import {announceChanges} from "./announce";
 import {listenToKeys} from "./keys";
 import {Page} from "./page";
 import * as store from "./store";
-import {followRuns} from "./transport";
+import {showAddressed} from "./views";
 
 async function start() {
   render(<Page />, document.getElementById("page")!);
@@ -17,7 +17,7 @@ async function start() {
     store.closedReason.value = refusal;
     return;
   }
-  await followRuns();
+  showAddressed();
 }
 
 void start();

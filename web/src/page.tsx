@@ -6,11 +6,15 @@ import {FaultsPanel} from "./panels/faults";
 import {HeadlinePanel} from "./panels/headline";
 import {LedgerPanel} from "./panels/ledger";
 import {LossPanel} from "./panels/loss";
+import {MapPanel} from "./panels/map";
 import {NodesPanel} from "./panels/nodes";
+import {QueuesPanel} from "./panels/queues";
 import {SnapshotsPanel} from "./panels/snapshots";
 import {ThroughputPanel} from "./panels/throughput";
+import {WaitingPanel} from "./panels/waiting";
 import * as store from "./store";
 import {choose} from "./transport";
+import {showCluster, showRun} from "./views";
 
 const TONES: Record<store.Connection, Tone> =
   {loading: "off", live: "good", stale: "warn", failed: "bad", closed: "off"};
@@ -19,7 +23,8 @@ function ConnectionMark() {
   const connection = store.connection.value;
   const heard = connection === "live" || connection === "stale";
   const since = heard ? `, ${age(store.ageMs.value / 1e3)}` : "";
-  const word = connection === "live" && store.over.value ? "ended" : connection + since;
+  const ended = store.shown.value === "run" && store.over.value;
+  const word = connection === "live" && ended ? "ended" : connection + since;
   return (
     <span class="mark" id="connection" data-state={connection}>
       <Shape tone={TONES[connection]} /> {word}
@@ -29,7 +34,7 @@ function ConnectionMark() {
 
 function RunChoice() {
   const runs = store.runs.value ?? [];
-  if (runs.length === 0) return null;
+  if (runs.length === 0 || store.shown.value !== "run") return null;
   return (
     <label>
       Run{" "}
@@ -66,11 +71,48 @@ function Closed() {
   );
 }
 
+function ViewChoice() {
+  const current = store.shown.value;
+  return (
+    <nav aria-label="Views">
+      <button type="button" aria-current={current === "run" ? "page" : undefined}
+        onClick={showRun}>Run</button>
+      <button type="button" aria-current={current === "cluster" ? "page" : undefined}
+        onClick={showCluster}>Cluster</button>
+    </nav>
+  );
+}
+
+function RunView() {
+  return (
+    <>
+      <HeadlinePanel />
+      <LossPanel />
+      <ThroughputPanel />
+      <LedgerPanel />
+      <FaultsPanel />
+      <SnapshotsPanel />
+      <NodesPanel />
+    </>
+  );
+}
+
+function ClusterViewPanels() {
+  return (
+    <>
+      <MapPanel />
+      <QueuesPanel />
+      <WaitingPanel />
+    </>
+  );
+}
+
 export function Page() {
   return (
     <>
       <header>
         <h1>Longhaul</h1>
+        <ViewChoice />
         <RunChoice />
         <ConnectionMark />
         <button type="button" aria-expanded={helpIsShown.value}
@@ -78,17 +120,8 @@ export function Page() {
       </header>
       <main>
         {helpIsShown.value && <Keys />}
-        {store.closedReason.value !== null ? <Closed /> : (
-          <>
-            <HeadlinePanel />
-            <LossPanel />
-            <ThroughputPanel />
-            <LedgerPanel />
-            <FaultsPanel />
-            <SnapshotsPanel />
-            <NodesPanel />
-          </>
-        )}
+        {store.closedReason.value !== null ? <Closed />
+          : store.shown.value === "run" ? <RunView /> : <ClusterViewPanels />}
       </main>
       <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
       <footer>

@@ -9,7 +9,7 @@ import type {ComponentChildren} from "preact";
 
 import {age} from "./format";
 import * as store from "./store";
-import {retry} from "./transport";
+import {retry} from "./views";
 
 export interface Empty {
   reason: string;
@@ -20,11 +20,12 @@ interface Props {
   id: string;
   title: string;
   wide?: boolean;
+  ready: boolean;  // whether there is something to show, or a reason why not
   empty?: Empty | null;
   children?: ComponentChildren;
 }
 
-function Notice() {
+function Notice({ready}: {ready: boolean}) {
   switch (store.connection.value) {
     case "stale":
       return <p class="notice">Stale: last heard {age(store.ageMs.value / 1000)} ago.</p>;
@@ -32,7 +33,7 @@ function Notice() {
       return (
         <p class="notice">
           {store.failure.value}
-          {store.view.value !== null && " This is the last state that was received."}{" "}
+          {ready && " This is the last state that was received."}{" "}
           <button type="button" onClick={retry}>Retry</button>
         </p>
       );
@@ -44,9 +45,7 @@ function Notice() {
 function stateOf(props: Props): string {
   const connection = store.connection.value;
   if (connection === "failed") return "error";
-  if (store.view.value === null && !(props.empty && store.runs.value?.length === 0)) {
-    return "loading";
-  }
+  if (!props.ready) return "loading";
   if (connection === "stale") return "stale";
   return props.empty ? "empty" : "live";
 }
@@ -54,19 +53,18 @@ function stateOf(props: Props): string {
 export function Panel(props: Props) {
   const state = stateOf(props);
   const heading = `${props.id}-heading`;
-  const hasPicture = store.view.value !== null;
   return (
     <section id={props.id} class={props.wide ? "panel wide" : "panel"} data-state={state}
       aria-labelledby={heading} aria-busy={state === "loading"}>
       <h2 id={heading}>{props.title}</h2>
-      <Notice />
+      <Notice ready={props.ready} />
       {state === "loading" && <p class="soft">Loading.</p>}
-      {props.empty && (hasPicture || state === "empty") && (
+      {props.ready && props.empty && (
         <p class="soft">
           {props.empty.reason} {props.empty.command && <code>{props.empty.command}</code>}
         </p>
       )}
-      {hasPicture && !props.empty && <div class="content">{props.children}</div>}
+      {props.ready && !props.empty && <div class="content">{props.children}</div>}
     </section>
   );
 }

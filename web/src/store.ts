@@ -1,5 +1,5 @@
 // The state of the page. transport.ts writes it, the panels read it.
-import {computed, signal} from "@preact/signals";
+import {batch, computed, signal} from "@preact/signals";
 
 import {isOver, type RunEntry, type RunView} from "./protocol";
 
@@ -7,6 +7,9 @@ export type Connection = "loading" | "live" | "stale" | "closed" | "failed";
 
 export const STALE_AFTER_MS = 15_000;
 
+export type View = "cluster" | "run";
+
+export const shown = signal<View>("run");
 export const runs = signal<RunEntry[] | null>(null);
 export const runId = signal<string | null>(null);
 export const view = signal<RunView | null>(null);
@@ -32,7 +35,7 @@ export const ageMs = computed(() => {
 
 export const connection = computed<Connection>(() => {
   if (closedReason.value !== null) return "closed";
-  if (over.value) return "live";
+  if (shown.value === "run" && over.value) return "live";
   if (failure.value !== null) return "failed";
   if (heardAt.value === 0) return "loading";
   return ageMs.value > STALE_AFTER_MS ? "stale" : "live";
@@ -44,6 +47,15 @@ export const lastMs = computed(() => {
   const run = view.value?.run;
   return run !== undefined && isOver(run.state) ? run.ended_at_ms : serverNow();
 });
+
+// The server was heard; `nowMs` is its clock, if it has sent it.
+export function heard(nowMs?: number) {
+  batch(() => {
+    if (nowMs !== undefined) clockDifferenceMs.value = nowMs - Date.now();
+    heardAt.value = performance.now();
+    failure.value = null;
+  });
+}
 
 export function serverNow(): number {
   return Date.now() + clockDifferenceMs.value;

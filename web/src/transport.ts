@@ -8,6 +8,7 @@ import {batch} from "@preact/signals";
 
 import {withSnapshot, withStep} from "./events";
 import {isOver, VIEW_VERSION, type RunEntry, type RunView} from "./protocol";
+import {reasonOf, request} from "./request";
 import * as store from "./store";
 
 const REFRESH_MS = 5_000;
@@ -22,32 +23,17 @@ let asOf = 0n;  // the last event that the page has
 let draft: RunView | null = null;  // newer than what is shown
 let showTimer: ReturnType<typeof setTimeout> | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
+let runsTimer: ReturnType<typeof setTimeout> | undefined;
+let streamIsRefused = false;
 let refreshedAt = 0;
 let wanted = 0;  // counts the runs that were chosen: answers for an earlier one are dropped
 
-async function request<T>(path: string): Promise<T> {
-  const answer = await fetch(path, {headers: {Accept: "application/json"}});
-  if (answer.ok) return answer.json();
-  const body = await answer.json().catch(() => null);
-  const message = String(body?.error?.message ?? `The server answered ${answer.status}.`);
-  if (answer.status === 401) {
-    stop();
-    store.closedReason.value = message;
-  }
-  throw new Error(message);
-}
-
 function fail(error: unknown) {
-  const text = error instanceof TypeError ? "The controller does not answer." : String(
-    error instanceof Error ? error.message : error);
-  store.failure.value = text;
+  store.failure.value = reasonOf(error);
 }
 
 function heard() {
-  batch(() => {
-    store.heardAt.value = performance.now();
-    store.failure.value = null;
-  });
+  store.heard();
 }
 
 // The view with all events so far. Many events in a short time make one picture.
@@ -80,11 +66,8 @@ function take(view: RunView) {
   const merged = merge(view, current());
   if (BigInt(view.as_of) > asOf && stream === null) asOf = BigInt(view.as_of);
   draft = null;
-  batch(() => {
-    store.clockDifferenceMs.value = view.now_ms - Date.now();
-    store.view.value = merged;
-  });
-  heard();
+  store.view.value = merged;
+  store.heard(view.now_ms);
 }
 
 // With curves only while no stream is open: its events would be missing in them, or be there twice.
@@ -112,8 +95,12 @@ async function refresh() {
 function plan(delayMs: number) {
   clearTimeout(timer);
   const round = wanted;
-  if (store.over.value) return closeStream();
-  timer = setTimeout(() => round === wanted && void refresh(), delayMs);
+  if (store.over.value || store.closedReason.value !== null) return closeStream();
+  timer = setTimeout(() => {
+    if (round !== wanted) return;
+    // After a failure the stream is opened again, unless the server has refused it.
+    void (stream === null && !streamIsRefused ? restart() : refresh());
+  }, delayMs);
 }
 
 function refreshSoon() {
@@ -167,30 +154,31 @@ function openStream(id: string) {
     // The browser connects again by itself unless the server has refused the stream.
     if (source.readyState === EventSource.CLOSED) {
       closeStream();
+      streamIsRefused = true;
       plan(POLL_MS);
     }
   });
 }
 
-async function restart() {
-  closeStream();
+export async function restart() {
+  stop();
   draft = null;
   const round = wanted;
   await refresh();
   const id = store.runId.value;
   if (round !== wanted || id === null || store.over.value) return;
-  if (store.view.value?.run.id !== undefined && store.failure.value === null) openStream(id);
+  if (store.failure.value === null && !streamIsRefused) openStream(id);
 }
 
-export function stop() {
+function stop() {
   ++wanted;
   clearTimeout(timer);
   closeStream();
 }
 
 export function choose(id: string) {
-  stop();
   asOf = 0n;
+  streamIsRefused = false;
   batch(() => {
     store.runId.value = id;
     store.view.value = null;
@@ -202,9 +190,9 @@ export function choose(id: string) {
   void restart();
 }
 
-export function retry() {
+// The view of a run is left; its state is kept.
+export function leaveRun() {
   stop();
-  if (store.runId.value !== null) void restart();
 }
 
 function runInAddress(): string | null {
@@ -218,13 +206,15 @@ export async function followRuns() {
     const answer = await request<{runs: RunEntry[]}>("/v1/view/runs");
     store.runs.value = answer.runs;
     const first = runInAddress() ?? answer.runs[0]?.id;
-    if (store.runId.value === null) {
+    if (store.runId.value === null && store.shown.value === "run") {
       heard();
       if (first !== undefined) choose(first);
     }
   } catch (error) {
-    if (store.runId.value === null) fail(error);
+    if (store.runId.value === null && store.shown.value === "run") fail(error);
   }
   if (store.closedReason.value !== null) return;
-  setTimeout(() => void followRuns(), store.runId.value === null ? SOON_RUNS_MS : RUNS_MS);
+  clearTimeout(runsTimer);
+  const soon = store.runId.value === null && store.shown.value === "run";
+  runsTimer = setTimeout(() => void followRuns(), soon ? SOON_RUNS_MS : RUNS_MS);
 }

@@ -41,7 +41,7 @@ export function FaultsPanel() {
     : {reason: "No fault so far. To see how a run recovers from one:",
       command: "longhaul run --inject FAULT"};
   return (
-    <Panel id="faults" title="Faults" wide empty={empty}>
+    <Panel id="faults" title="Faults" wide ready={view !== null} empty={empty}>
       {view !== null && (
         <>
           <div class="scroll" tabIndex={0} role="group" aria-label="Faults, newest first">

@@ -39,7 +39,8 @@ export function HeadlinePanel() {
   const empty = view === null && store.runs.value?.length === 0
     ? {reason: "There is no run yet.", command: "longhaul run"} : null;
   return (
-    <Panel id="headline" title="Run" wide empty={empty}>
+    <Panel id="headline" title="Run" wide ready={view !== null || empty !== null}
+      empty={empty}>
       {view !== null && (
         <dl class="facts">
           <Fact name="State" id="fact-state">

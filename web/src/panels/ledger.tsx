@@ -1,5 +1,5 @@
 import {Chart} from "../chart";
-import {number, percent, words} from "../format";
+import {number, percent, shellWord, words} from "../format";
 import {sharesOf, sumAgrees, sumOf} from "../ledger_groups";
 import {Panel} from "../panel";
 import type {Ledger} from "../protocol";
@@ -65,10 +65,10 @@ export function LedgerPanel() {
   const ledger = view?.ledger;
   const empty = ledger === undefined || ledger.rank_seconds > 0 ? null : {
     reason: "No time is counted yet: the job waits for nodes.",
-    command: `longhaul status --why ${view?.run.id}`,
+    command: `longhaul status ${shellWord(view?.run.id ?? "")} --why`,
   };
   return (
-    <Panel id="ledger" title="Goodput" wide empty={empty}>
+    <Panel id="ledger" title="Goodput" wide ready={view !== null} empty={empty}>
       {ledger !== undefined && (
         <div class="beside">
           <div>

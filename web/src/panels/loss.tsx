@@ -19,7 +19,7 @@ export function LossPanel() {
     command: "longhaul run --help",
   };
   return (
-    <Panel id="loss" title="Loss" empty={empty}>
+    <Panel id="loss" title="Loss" ready={view !== null} empty={empty}>
       {series !== undefined && (
         <>
           <p class="legend">

@@ -1,4 +1,4 @@
-import {count, foreign, number} from "../format";
+import {count, foreign, number, shellWord} from "../format";
 import {Mark, toneOfNode} from "../mark";
 import {Panel} from "../panel";
 import type {Node} from "../protocol";
@@ -26,10 +26,10 @@ export function NodesPanel() {
   const empty = view === null || view.nodes.length > 0 ? null : {
     reason: store.over.value ? "The run has ended and holds no nodes."
       : "The job has no nodes yet. Why it waits:",
-    command: store.over.value ? undefined : `longhaul status --why ${view.run.id}`,
+    command: store.over.value ? undefined : `longhaul status ${shellWord(view.run.id)} --why`,
   };
   return (
-    <Panel id="nodes" title="Workers and nodes" empty={empty}>
+    <Panel id="nodes" title="Workers and nodes" ready={view !== null} empty={empty}>
       {view !== null && (
         <>
           <div class="scroll" tabIndex={0} role="group" aria-label="Nodes of the run">

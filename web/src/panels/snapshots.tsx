@@ -37,7 +37,7 @@ export function SnapshotsPanel() {
       : "No snapshot yet. A command takes snapshots through the worker API (docs/worker-api.md).",
   };
   return (
-    <Panel id="snapshots" title="Snapshots" empty={empty}>
+    <Panel id="snapshots" title="Snapshots" ready={view !== null} empty={empty}>
       {view !== null && (
         <>
           {interval > 0 && (

@@ -11,7 +11,7 @@ export function ThroughputPanel() {
     command: "longhaul run --help",
   };
   return (
-    <Panel id="throughput" title="Throughput" empty={empty}>
+    <Panel id="throughput" title="Throughput" ready={view !== null} empty={empty}>
       {series !== undefined && (
         <>
           <p class="legend">

@@ -147,6 +147,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/tokens/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeToken},
       {"POST", "/v1/join-tokens", Role::kAdminister, &RestApi::PostJoinToken},
       {"GET", "/v1/view/runs", Role::kView, &RestApi::GetRunViews},
+      {"GET", "/v1/view/cluster", Role::kView, &RestApi::GetClusterView},
       {"GET", "/v1/view/run/{id}", Role::kView, &RestApi::GetRunView},
       {"POST", "/v1/page/links", Role::kView, &RestApi::PostPageLink},
       {"POST", "/v1/page/session", std::nullopt, &RestApi::PostPageSession},
@@ -545,6 +546,10 @@ ApiResponse RestApi::PostPageSession(const ApiRequest& request, const Parameters
 
 ApiResponse RestApi::GetRunViews(const ApiRequest&, const Parameters&) const {
   return view_routes_.Runs();
+}
+
+ApiResponse RestApi::GetClusterView(const ApiRequest&, const Parameters&) const {
+  return view_routes_.Cluster();
 }
 
 ApiResponse RestApi::GetRunView(const ApiRequest& request, const Parameters& parameters) const {

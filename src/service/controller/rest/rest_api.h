@@ -97,6 +97,7 @@ class RestApi {
   ApiResponse PostPageLink(const ApiRequest&, const Parameters&) const;
   ApiResponse PostPageSession(const ApiRequest&, const Parameters&) const;
   ApiResponse GetRunViews(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetClusterView(const ApiRequest&, const Parameters&) const;
   ApiResponse GetRunView(const ApiRequest&, const Parameters&) const;
 
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;

@@ -31,6 +31,31 @@ ApiResponse ViewRoutes::Runs() const {
   return JsonResponse({{"runs", std::move(list)}, {"total", jobs.size()}});
 }
 
+ClusterViewInput ViewRoutes::ReadCluster() const {
+  ClusterViewInput input;
+  WaitingList::Snapshot waiting = waiting_.Get();
+  input.waiting = std::move(waiting.jobs);
+  input.waiting_total = waiting.total;
+  input.now = io::Now();
+  loop_.Read([&](const runtime::Controller& core) {
+    input.declaration = core.Declaration();
+    input.nodes = core.AllNodes();
+    input.absent = core.AbsentNodes();
+    input.queues = core.Queues();
+    return 0;
+  });
+  return input;
+}
+
+ApiResponse ViewRoutes::Cluster() const {
+  const std::lock_guard lock(cluster_mutex_);
+  if (!cluster_made_ || io::MonotonicNow() - *cluster_made_ >= kClusterPeriod) {
+    cluster_ = JsonResponse(ClusterViewJson(ReadCluster()));
+    cluster_made_ = io::MonotonicNow();
+  }
+  return cluster_;
+}
+
 ApiResponse ViewRoutes::Run(const ApiRequest& request, const std::string& id_or_name) const {
   const auto with_series = WantsSeries(request);
   if (!with_series.ok()) return ErrorResponse(with_series.status());
