@@ -69,6 +69,23 @@ class Page(unittest.TestCase):
                          dict.fromkeys(seen["panels"], "live"))
         self.assertEqual(len(seen["panels"]), 7)
 
+    def test_a_run_is_followed_to_its_end(self):
+        lab = local_run.Lab(sys.argv_programs)
+        try:
+            run = lab.start("end", "--set", "train.steps=1000", "--inject", FAULT)
+            address = self.address_of(run)
+            follower = subprocess.Popen(
+                ["node", "follow_to_end.mjs", self.chromium, address], cwd=self.packages,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output, _ = run.communicate(timeout=120)
+            seen, _ = follower.communicate(timeout=120)
+            self.assertEqual((run.returncode, follower.returncode), (0, 0), output[-2_000:] + seen)
+        finally:
+            lab.close()
+        self.assertEqual(json.loads(seen), {"shown": {
+            "#fact-state": "succeeded", "#fact-step": "1,000 of 1,000", "#fact-faults": "1",
+            "#connection": "ended"}, "state": "live", "errors": []})
+
     def follow(self, folder):
         lab = local_run.Lab(sys.argv_programs)
         try:
@@ -137,4 +154,4 @@ class Page(unittest.TestCase):
 if __name__ == "__main__":
     sys.argv_folder = os.path.abspath(sys.argv[1])
     sys.argv_programs = [os.path.abspath(program) for program in sys.argv[2:4]]
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -50,4 +50,4 @@ class PageBuild(unittest.TestCase):
 
 if __name__ == "__main__":
     folder = os.path.abspath(sys.argv.pop(1))
-    unittest.main()
+    unittest.main(verbosity=2)

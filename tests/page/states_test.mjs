@@ -210,6 +210,21 @@ test("a page that was too slow requests the view again", async () => {
   });
 });
 
+test("the end of a run is shown although its controller has ended, too", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.answer = "fail";
+    server.send(2_000, "state", {at_ns: Date.now() * 1e6, state: {state: "succeeded", reason: ""}});
+    server.send(null, "end");
+    await page.waitForFunction(() => document.querySelector("#fact-state").textContent
+      .includes("succeeded"), {polling: 50});
+    await page.waitForFunction(() => document.querySelector("#connection").textContent
+      .includes("ended"), {polling: 50});
+    await waitForState(page, "live");
+  });
+});
+
 test("a snapshot lessens what a fault would lose", async () => {
   await withPage(() => {}, async (page, server) => {
     await waitForState(page, "live");

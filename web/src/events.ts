@@ -1,5 +1,6 @@
 // A view after one more event of the stream. Pure, but for the curves, which are extended in place.
-import type {RunView, SnapshotEvent, SnapshotTier, StepEvent} from "./protocol";
+import {isOver} from "./protocol";
+import type {RunView, SnapshotEvent, SnapshotTier, StateEvent, StepEvent} from "./protocol";
 import {addSample} from "./series";
 
 function extendCurves(view: RunView, atMs: number, {step}: StepEvent) {
@@ -36,6 +37,13 @@ export function withStep(view: RunView, event: StepEvent): RunView {
     loss: step.has_loss ? step.loss : view.run.loss,
   };
   return {...view, run, loss_now: lossAt(view, step.step)};
+}
+
+// The controller of `longhaul run` ends soon after its job, so this event may be the last answer.
+export function withState(view: RunView, {at_ns, state}: StateEvent): RunView {
+  const run = {...view.run, state: state.state, reason: state.reason};
+  if (!isOver(state.state)) return {...view, run};
+  return {...view, run: {...run, ended_at_ms: Math.floor(at_ns / 1e6)}, loss_now: null};
 }
 
 const TIER_NAMES: Record<string, string> = {memory: "memory", disk: "disk", shared: "second tier"};

@@ -111,6 +111,11 @@ export interface RunView {
 }
 
 // The data of events of the stream; only the parts that the page reads.
+export interface StateEvent {
+  at_ns: number;
+  state: {state: string; reason: string};
+}
+
 export interface SnapshotEvent {
   at_ns: number;
   snapshot: {step: number; tier: string; seconds: number; bytes: number};

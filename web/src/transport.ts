@@ -6,7 +6,7 @@
 // Where no stream can be opened, it requests the view every two seconds.
 import {batch} from "@preact/signals";
 
-import {withSnapshot, withStep} from "./events";
+import {withSnapshot, withState, withStep} from "./events";
 import {isOver, VIEW_VERSION, type RunEntry, type RunView} from "./protocol";
 import {reasonOf, request} from "./request";
 import * as store from "./store";
@@ -125,6 +125,12 @@ function takeSnapshot(event: MessageEvent<string>) {
   if (isNew(event)) showSoon(withSnapshot(current()!, JSON.parse(event.data)));
 }
 
+function takeState(event: MessageEvent<string>) {
+  if (!isNew(event)) return;
+  showSoon(withState(current()!, JSON.parse(event.data)));
+  refreshSoon();
+}
+
 function closeStream() {
   stream?.close();
   stream = null;
@@ -138,7 +144,8 @@ function openStream(id: string) {
   stream = source;
   source.addEventListener("step", takeStep);
   source.addEventListener("snapshot", takeSnapshot);
-  for (const kind of ["state", "attempt", "fault", "message"]) {
+  source.addEventListener("state", takeState);
+  for (const kind of ["attempt", "fault", "message"]) {
     source.addEventListener(kind, (event) => {
       if (isNew(event as MessageEvent<string>)) refreshSoon();
     });
