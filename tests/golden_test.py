@@ -22,7 +22,7 @@ COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expe
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes revoke", "nodes trust-links", "queues", "queues limit",
             "check", "reserve", "usage", "what-if", "apply", "token",
-            "token create", "token create-join", "token list", "token revoke", "events", "logs",
+            "token create", "token create-join", "token list", "token revoke", "page", "events", "logs",
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
             "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",
             "slurm submit", "slurm status", "slurm resize", "slurm cancel", "profile", "simulate",

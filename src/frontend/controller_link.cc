@@ -52,6 +52,7 @@ void ControllerLink::Talk() {
   const auto fail = [this](const Status& reason) {
     Post([this, reason] { observer_.on_failed(reason); });
   };
+  RequestPage();
   const Result<std::optional<SubmittedJob>> earlier = FindEarlier();
   if (!earlier.ok()) return fail(earlier.status());
   if (!earlier->has_value()) {
@@ -65,6 +66,15 @@ void ControllerLink::Talk() {
   const Result<proto::JobStatus> status = FetchStatus(job->id);
   if (!status.ok()) return fail(status.status());
   Post([this, status = *status] { observer_.on_over(status); });
+}
+
+// The run does not depend on its page, so an error is not reported.
+void ControllerLink::RequestPage() {
+  const Result<Json> answer = client_.Post("/v1/page/links", Json::object());
+  if (!answer.ok() || !answer->is_object()) return;
+  const std::string link = answer->value("link", "");
+  if (link.empty()) return;
+  Post([this, address = client_.address() + link] { observer_.on_page(address); });
 }
 
 // The planner looks at the nodes that are there, so all should be.

@@ -47,6 +47,9 @@ struct SubmittedJob {
 };
 
 struct LinkObserver {
+  // The address of the web page, with a link that is valid once, for a minute. Not called for a
+  // controller without the page.
+  std::function<void(const std::string& address)> on_page;
   // The job was accepted. `at` is the monotonic time of the controller's answer.
   std::function<void(const SubmittedJob& job, Instant at)> on_submitted;
   // A notification, with its JSON as received. `at` is the monotonic time at which it arrived.
@@ -74,6 +77,7 @@ class ControllerLink {
 
  private:
   void Talk();
+  void RequestPage();
   Status WaitForNodes();
   // Returns the job that continues; nothing: one has to be submitted.
   Result<std::optional<SubmittedJob>> FindEarlier();

@@ -77,13 +77,23 @@ void RunScreen::ShowOutput(const std::vector<WorkerLine>& lines) {
                 : LinePrefix(options_.line_prefix, options_.role, line.rank, options_.local_ranks) +
                       Harmless(line.text) + "\n";
   }
-  if (text.empty()) return;
+  if (!text.empty()) WriteAbove(text);
+}
+
+void RunScreen::WriteAbove(const std::string& text) {
   if (frames_) {
     return WriteOut(painter_.Clear() + text +
                     painter_.Paint(view_.Frame(TerminalStyle(), io::Now())));
   }
   if (!options_.json) Draw();
   WriteOut(text);
+}
+
+void RunScreen::ShowPage(const std::string& address) {
+  if (options_.quiet) return;
+  const nlohmann::ordered_json json = {{"type", "page"}, {"address", address}};
+  WriteAbove(options_.json ? json.dump() + "\n"
+                           : "page: " + address + "  (for one use within 60 s)\n");
 }
 
 void RunScreen::Finish() {

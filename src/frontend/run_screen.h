@@ -39,6 +39,8 @@ class RunScreen {
   // `line` is the notification as one line of JSON, with its end.
   void Take(const proto::Notification& notification, const std::string& line);
   void ShowOutput(const std::vector<WorkerLine>& lines);
+  // The address of the web page. It has a secret, so it is shown only, and written to no file.
+  void ShowPage(const std::string& address);
   // Draws at the end of the present frame.
   void DrawSoon();
   // The job is over: the picture is not drawn anew each second any more.
@@ -48,6 +50,7 @@ class RunScreen {
 
  private:
   void Draw();
+  void WriteAbove(const std::string& text);  // lines that stay, above the picture
 
   io::EventLoop& loop_;
   const RunScreenOptions options_;

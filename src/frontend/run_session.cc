@@ -306,6 +306,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   }
   submission.earlier = EarlierJobOf(options_);
   LinkObserver observer;
+  observer.on_page = [this](const std::string& address) { screen_.ShowPage(address); };
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;
     submitted_at_ = at;

@@ -92,6 +92,7 @@ void AddCheck(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
 void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddPage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
 // Requests changes, all at once; docs/openapi.yaml specifies `changes`.

@@ -17,6 +17,7 @@ void AddClientCommands(CLI::App& app, Action& action) {
   client::AddWhatIf(app, action, options);
   client::AddApply(app, action, options);
   client::AddTokens(app, action, options);
+  client::AddPage(app, action, options);
   client::AddOutput(app, action, options);
 }
 

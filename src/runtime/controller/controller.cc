@@ -168,6 +168,9 @@ std::map<std::string, uint32_t> Controller::AbsentNodes() const {
   }
   return absent;
 }
+const std::optional<spec::ClusterDeclaration>& Controller::Declaration() const {
+  return parts_->context.scheduler.cluster().declaration();
+}
 std::vector<Controller::CheckTarget> Controller::CheckTargets() const {
   return parts_->status.CheckTargets();
 }

@@ -29,6 +29,7 @@
 #include "proto/status.pb.h"
 #include "runtime/goodput/usage_ledger.h"
 #include "scheduler/scheduler.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::runtime {
 
@@ -122,6 +123,8 @@ class Controller {
   std::vector<proto::NodeStatus> AllNodes() const;  // by name
   // The nodes of the cluster file that are not connected, each with its number of devices.
   std::map<std::string, uint32_t> AbsentNodes() const;
+  // Where the cluster file declares the nodes; nothing without a cluster file.
+  const std::optional<spec::ClusterDeclaration>& Declaration() const;
   // What a node check needs of a node.
   struct CheckTarget {
     std::string node;

@@ -109,6 +109,10 @@ class RestClient::Connection {
   Status Follow(const std::string& path, const FollowOptions& options,
                 const std::function<bool(const FeedEvent&)>& take);
   void Stop();
+  std::string address() {
+    const std::lock_guard lock(mutex_);
+    return endpoint_.rest;
+  }
 
  private:
   // How one connection of a stream ended.
@@ -360,6 +364,8 @@ Status RestClient::Follow(const std::string& path, const FollowOptions& options,
                           const std::function<bool(const FeedEvent&)>& take) {
   return connection_->Follow(path, options, take);
 }
+
+std::string RestClient::address() const { return connection_->address(); }
 
 void RestClient::Stop() { connection_->Stop(); }
 

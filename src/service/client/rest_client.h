@@ -47,6 +47,9 @@ class RestClient {
   Result<Json> Post(const std::string& path, const Json& body);
   Result<std::string> GetText(const std::string& path);
 
+  // Returns the URL of the controller that is called next, without a slash at the end.
+  std::string address() const;
+
   // Follows an event stream ("/v1/events", "/v1/jobs/ID/events"). Calls `take` for each
   // notification after `options.after`, each once and in order, also over lost connections. Returns
   // OK when `take` returns false or the job has ended, kCancelled after Stop, kUnavailable when the

@@ -34,6 +34,26 @@ TEST_F(TlsTest, ServesRestToClientsThatVerifyIt) {
   EXPECT_FALSE(plain.Get("/v1/healthz")) << "plain HTTP was answered";
 }
 
+TEST_F(TlsTest, GivesThePageACookieThatIsForTlsAndThisHostOnly) {
+  const auto made = client_->Post("/v1/page/links", Json::object());
+  ASSERT_TRUE(made.ok()) << made.status();
+  const std::string link = (*made)["link"].get<std::string>().substr(4);
+  const std::string& rest = service_->endpoint().rest;
+  httplib::Client browser(rest);
+  browser.enable_server_certificate_verification(false);
+  const auto opened =
+      browser.Post("/v1/page/session", {{"Longhaul-Page-Link", link}, {"Origin", rest}}, "", "");
+  ASSERT_TRUE(opened);
+  EXPECT_EQ(opened->status, 201) << opened->body;
+  const std::string set = opened->get_header_value("Set-Cookie");
+  EXPECT_TRUE(set.starts_with("__Host-longhaul_")) << set;
+  EXPECT_NE(set.find("; Secure"), std::string::npos) << set;
+  const std::string cookie = set.substr(0, set.find(';'));
+  EXPECT_EQ(browser.Get("/v1/view/runs", {{"Cookie", cookie}})->status, 200);
+  // The name that a controller without TLS would look for.
+  EXPECT_EQ(browser.Get("/v1/view/runs", {{"Cookie", cookie.substr(7)}})->status, 401);
+}
+
 // Larger than a record of TLS and than a socket's buffer, in both directions.
 TEST_F(TlsTest, CarriesLargeBodies) {
   const std::string large(900'000, 'x');

@@ -35,7 +35,7 @@ INSERT INTO meta VALUES('format', 'longhaul event log');
 // Version 1 had these names.
 constexpr const char* kMigrateFromVersion1 = R"(
 BEGIN IMMEDIATE;
-ALTER TABLE notices RENAME TO notifications;
+ALTER TABLE licences RENAME TO notifications;
 ALTER TABLE notifications RENAME COLUMN notice TO notification;
 UPDATE notifications SET kind = 'attempt' WHERE kind = 'epoch';
 PRAGMA user_version = 2;

@@ -77,7 +77,7 @@ class EventLogReader::Connection {
 
   const std::string& path() const { return path_; }
   // Version 1 had another name for notifications.
-  const char* notifications() const { return format_ == 1 ? "notices" : "notifications"; }
+  const char* notifications() const { return format_ == 1 ? "licences" : "notifications"; }
   const char* notification() const { return format_ == 1 ? "notice" : "notification"; }
   void set_format(int64_t format) { format_ = format; }
 

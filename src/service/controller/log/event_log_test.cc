@@ -88,8 +88,8 @@ TEST_F(EventLogTest, OfVersion1IsMigratedAndReadWhole) {
     ASSERT_TRUE(log->Append(std::vector{Entry(10, "a", 1), Entry(20, "b", 0)}).ok());
   }
   Sql("ALTER TABLE notifications RENAME COLUMN notification TO notice;"
-      "ALTER TABLE notifications RENAME TO notices;"
-      "UPDATE notices SET kind='epoch';"
+      "ALTER TABLE notifications RENAME TO licences;"
+      "UPDATE licences SET kind='epoch';"
       "PRAGMA user_version=1;");
   for (int opened = 0; opened < 2; ++opened) {
     const auto log = EventLog::Open(path());

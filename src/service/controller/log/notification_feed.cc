@@ -88,6 +88,21 @@ uint64_t NotificationFeed::Wait(uint64_t id, Duration limit) {
   return newest_.empty() ? from_ : newest_.back().id;
 }
 
+uint64_t NotificationFeed::newest() const {
+  const std::lock_guard lock(mutex_);
+  return newest_.empty() ? from_ : newest_.back().id;
+}
+
+size_t NotificationFeed::Backlog(uint64_t id, const JobId& job) const {
+  const std::lock_guard lock(mutex_);
+  if (id < from_) return newest_.size();
+  size_t count = 0;
+  for (auto each = newest_.rbegin(); each != newest_.rend() && each->id > id; ++each) {
+    count += job.empty() || each->job == job;
+  }
+  return count;
+}
+
 void NotificationFeed::Close() {
   {
     std::lock_guard lock(mutex_);

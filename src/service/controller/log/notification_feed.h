@@ -51,9 +51,21 @@ class NotificationFeed {
   // Returns the notifications after an id, at most `limit`, without blocking.
   Result<Batch> After(uint64_t id, const JobId& job, size_t limit);
 
+  // Returns the logged notifications of a job after an id, oldest first, at most `limit`.
+  Result<std::vector<LoggedNotification>> Logged(uint64_t after, const JobId& job, size_t limit) {
+    return log_.Notifications(after, job, limit);
+  }
+
   // Blocks until a notification (of any job) after `id` is published, the time is over, or Close.
   // Returns the newest id.
   uint64_t Wait(uint64_t id, Duration limit);
+
+  // The id of the newest notification.
+  uint64_t newest() const;
+
+  // Returns how many notifications of the job (or of any) after an id there are in memory. All of
+  // those in memory count as the job's if there are more in the log.
+  size_t Backlog(uint64_t id, const JobId& job) const;
 
   // Ends all waits; the service stops.
   void Close();

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/status.h"
@@ -21,7 +23,12 @@ struct ApiRequest {
   bool wants_json = false;                   // Accept: application/json
   std::string last_event_id;                 // the header
   std::string body;
-  Identity caller;  // whose token the request has; kView where none is needed
+  Identity caller;            // whose token the request has; kView where none is needed
+  std::string bearer;         // that token; empty: a session of the page, or none
+  std::string host;           // the header
+  std::string if_none_match;  // the header
+  std::string page_link;      // the header Longhaul-Page-Link
+  bool secure = false;        // the client uses https
 };
 
 // A stream of server-sent events instead of a body.
@@ -29,14 +36,19 @@ struct EventStream {
   JobId job;  // empty: all
   uint64_t after = 0;
   bool job_is_over = false;  // ends after the logged notifications
+  // For the page: instead of a long backlog it gets "reset" and requests a view again, and while
+  // nothing happens "alive".
+  bool view = false;
 };
 
 struct ApiResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::string allow;   // with 405: the allowed methods
-  std::string error;   // the message of an error
+  std::string allow;                                         // with 405: the allowed methods
+  std::string error;                                         // the message of an error
+  std::vector<std::pair<std::string, std::string>> headers;  // further ones
+  std::string cache_control = "no-store";  // answers have the state of jobs, and at times tokens
   std::string object;  // what was made or changed, where the path does not have it
   std::optional<EventStream> stream;
 };

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "proto/json.h"
-#include "scheduler/explanation.h"
 #include "service/controller/rest/find_job.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
@@ -74,31 +73,6 @@ Json JobJson(proto::JobStatus job, bool with_environment) {
   return proto::ToJson(job);
 }
 
-// Why the scheduler has not been offered a job.
-void ExplainHeld(const runtime::Controller::Question& question, Json& answer) {
-  answer["reason"] = question.depends ? "dependency" : "array-limit";
-  answer["sentence"] = question.held;
-  if (!question.depends) {
-    answer["fix"].push_back("one of these elements ends");
-    return;
-  }
-  proto::Change change;
-  change.set_release(question.unit);
-  answer["fix"].push_back(
-      "it no longer waits for other jobs; whether nodes are free for it then was not tried");
-  answer["changes"].push_back(ToJson(change, {}));
-  answer["commands"].push_back(CommandOf(answer["changes"][0]));
-}
-
-// A reservation only matters to a job that has too few nodes.
-void AddReserved(const std::string& reserved, Json& answer) {
-  if (reserved.empty()) return;
-  const std::string reason = answer["reason"].get<std::string>();
-  if (reason != "no-room" && reason != "reservation" && reason != "never-fits") return;
-  answer["sentence"] = answer["sentence"].get<std::string>() + "; " + reserved;
-  answer["reserved"] = reserved;
-}
-
 Json SubmittedJson(const proto::Job& job) {
   Json json = {{"id", job.id()},
                {"name", job.name()},
@@ -125,7 +99,7 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 
 }  // namespace
 
-RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PageAccess& page,
                  AgentAdmission* admission, NodeCheckService* checks, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
@@ -134,6 +108,9 @@ RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens,
       check_routes_(checks),
       prepare_(std::move(prepare)),
       change_routes_(loop, prepare_),
+      why_routes_(loop),
+      page_routes_(page),
+      view_routes_(loop, feed),
       event_streams_(std::move(event_streams)) {}
 
 // The only list of paths. Authorisation, the audit log's names and dispatch all read it, so a route
@@ -169,6 +146,16 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/tokens", Role::kAdminister, &RestApi::PostToken},
       {"POST", "/v1/tokens/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeToken},
       {"POST", "/v1/join-tokens", Role::kAdminister, &RestApi::PostJoinToken},
+      {"GET", "/v1/view/runs", Role::kView, &RestApi::GetRunViews},
+      {"GET", "/v1/view/cluster", Role::kView, &RestApi::GetClusterView},
+      {"GET", "/v1/view/run/{id}", Role::kView, &RestApi::GetRunView},
+      {"POST", "/v1/page/links", Role::kView, &RestApi::PostPageLink},
+      {"POST", "/v1/page/session", std::nullopt, &RestApi::PostPageSession},
+      {"GET", "/", std::nullopt, &RestApi::GetPageFile},
+      {"GET", "/page.js", std::nullopt, &RestApi::GetPageFile},
+      {"GET", "/page.css", std::nullopt, &RestApi::GetPageFile},
+      {"GET", "/icon.svg", std::nullopt, &RestApi::GetPageFile},
+      {"GET", "/licences.txt", std::nullopt, &RestApi::GetPageFile},
       {"GET", "/v1/openapi.yaml", Role::kView, &RestApi::GetOpenApi},
       {"GET", "/metrics", Role::kView, &RestApi::GetMetrics},
   };
@@ -311,6 +298,9 @@ ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const
   const auto after = QueryNumber(request, "after", 0);
   if (!after.ok()) return ErrorResponse(after.status());
   stream.after = *after;
+  const auto view = QueryFlag(request, "view");
+  if (!view.ok()) return ErrorResponse(view.status());
+  stream.view = *view;
   if (!request.wants_json) {
     // The header is what a client that reconnects has seen; it counts for more than the address.
     const Result<uint64_t> seen = ParseUint64(request.last_event_id);
@@ -400,68 +390,8 @@ ApiResponse RestApi::PostRevokeAgent(const ApiRequest&, const Parameters& parame
   return token_routes_.RevokeAgent(parameters[0]);
 }
 
-// The first element that waits, or the first one.
-Result<proto::JobStatus> RestApi::FirstWaiting(const proto::Job& array) const {
-  return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
-    for (uint32_t index = 0; index < array.array().count(); ++index) {
-      auto element = core.JobStatus(JobId(runtime::ElementIdOf(array.id(), index)), io::Now());
-      if (element->state() == proto::QUEUED || index + 1 == array.array().count()) return *element;
-    }
-    return NotFound("array " + array.id() + " has no elements");
-  });
-}
-
-// The what-if rounds are tried on a copy, so that the core continues meanwhile.
 ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
-  auto job = FindJob(loop_, parameters[0]);
-  if (job.ok() && job->job().has_array()) job = FirstWaiting(job->job());
-  if (!job.ok()) return ErrorResponse(job.status());
-  const JobId id(job->job().id());
-  const auto question =
-      // One read for both, so that the jobs and the nodes in an answer are of the same moment.
-      loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
-  Json answer = {{"job_id", id.value()},     {"state", proto::ToJson(*job)["state"]},
-                 {"reason", "never-fits"},   {"sentence", question.aside},
-                 {"fix", Json::array()},     {"changes", Json::array()},
-                 {"commands", Json::array()}};
-  if (job->state() != proto::QUEUED) {
-    answer["reason"] = "none";
-    answer["sentence"] = "it does not wait";
-    return JsonResponse(answer);
-  }
-  if (!question.held.empty()) {
-    ExplainHeld(question, answer);
-    return JsonResponse(answer);
-  }
-  if (!question.scheduler.has_value()) {
-    answer["fix"].push_back("nodes that together hold " + std::to_string(job->job().nodes()) +
-                            " x " + std::to_string(job->job().processes_per_node()) + " workers");
-    return JsonResponse(answer);
-  }
-  const auto why = question.scheduler->Explain(id, io::Now(), question.means);
-  if (!why.ok()) return ErrorResponse(why.status());
-  // The core may have changed since the copy was made. Each proposed change is checked again when
-  // it is applied.
-  const auto remedy =
-      loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
-  // Changes of the job's specification are shown as differences, so each one is compared with the
-  // one before it.
-  proto::Job before = job->job();
-  for (const std::string& node : remedy.missing) {
-    answer["commands"].push_back("longhaul agent --node " + node +
-                                 " ...  # on its machine, as it was started before");
-  }
-  for (const proto::Change& change : remedy.changes) {
-    const Json json = ToJson(change, before);
-    if (change.has_job()) before = change.job();
-    answer["changes"].push_back(json);
-    answer["commands"].push_back(CommandOf(json));
-  }
-  if (answer["changes"].size() > 1) answer["at_once"] = CommandOfAll(answer["changes"]);
-  const Json explained = Json::parse(scheduler::ToJson(*why));
-  for (const auto& [key, value] : explained.items()) answer[key] = value;
-  AddReserved(question.reserved, answer);
-  return JsonResponse(answer);
+  return why_routes_.Get(parameters[0]);
 }
 
 ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
@@ -600,6 +530,30 @@ ApiResponse RestApi::GetOpenApi(const ApiRequest&, const Parameters&) const {
   response.content_type = "application/yaml";
   response.body = OpenApiText();
   return response;
+}
+
+ApiResponse RestApi::GetPageFile(const ApiRequest& request, const Parameters&) const {
+  return page_routes_.File(request);
+}
+
+ApiResponse RestApi::PostPageLink(const ApiRequest& request, const Parameters&) const {
+  return page_routes_.MakeLink(request);
+}
+
+ApiResponse RestApi::PostPageSession(const ApiRequest& request, const Parameters&) const {
+  return page_routes_.OpenSession(request);
+}
+
+ApiResponse RestApi::GetRunViews(const ApiRequest&, const Parameters&) const {
+  return view_routes_.Runs();
+}
+
+ApiResponse RestApi::GetClusterView(const ApiRequest&, const Parameters&) const {
+  return view_routes_.Cluster();
+}
+
+ApiResponse RestApi::GetRunView(const ApiRequest& request, const Parameters& parameters) const {
+  return view_routes_.Run(request, parameters[0]);
 }
 
 }  // namespace longhaul::service

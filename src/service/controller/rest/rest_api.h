@@ -16,9 +16,12 @@
 #include "service/controller/check/check_routes.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/page/page_routes.h"
 #include "service/controller/rest/api_response.h"
 #include "service/controller/rest/changes/change_routes.h"
 #include "service/controller/rest/tokens/token_routes.h"
+#include "service/controller/rest/why_routes.h"
+#include "service/controller/view/view_routes.h"
 
 namespace longhaul::service {
 
@@ -26,8 +29,9 @@ class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
   // `admission` is null where the controller has no TLS, and `checks` where there are no agents.
-  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, AgentAdmission* admission,
-          NodeCheckService* checks, PrepareJob prepare, std::function<uint64_t()> event_streams);
+  RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PageAccess& page,
+          AgentAdmission* admission, NodeCheckService* checks, PrepareJob prepare,
+          std::function<uint64_t()> event_streams);
 
   // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
   // checked here.
@@ -89,8 +93,13 @@ class RestApi {
   ApiResponse PostJoinToken(const ApiRequest&, const Parameters&) const;
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetPageFile(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostPageLink(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostPageSession(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetRunViews(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetClusterView(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetRunView(const ApiRequest&, const Parameters&) const;
 
-  Result<proto::JobStatus> FirstWaiting(const proto::Job& array) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
   enum class Use { kNormal, kCordon, kDrain };
   ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;
@@ -101,6 +110,9 @@ class RestApi {
   const CheckRoutes check_routes_;
   PrepareJob prepare_;
   ChangeRoutes change_routes_;
+  const WhyRoutes why_routes_;
+  const PageRoutes page_routes_;
+  const ViewRoutes view_routes_;
   std::function<uint64_t()> event_streams_;
 };
 

@@ -5,22 +5,17 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/log/log.h"
+#include "service/controller/rest/event_watcher.h"
 #include "service/http/web_origin.h"
 
 namespace longhaul::service {
 namespace {
 
-using std::chrono::seconds;
-
-constexpr size_t kStreamBatch = 256;
-constexpr Duration kKeepAlive = seconds(15);  // a comment, so that dead connections are found
 constexpr Duration kFeedWait =
     std::chrono::milliseconds(500);  // how often silent streams are looked at
-constexpr std::string_view kScheme = "bearer ";
 constexpr std::string_view kJson = "application/json";
 
-// no-store: answers contain the state of jobs and, at times, tokens. nosniff: a browser must not
-// run an answer as a script.
+// nosniff: a browser must not run an answer as a script.
 HttpAnswer ToHttp(ApiResponse response) {
   HttpAnswer answer;
   answer.status = response.status;
@@ -28,7 +23,8 @@ HttpAnswer ToHttp(ApiResponse response) {
   if (response.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (response.status == 415) answer.headers.emplace_back("Accept-Post", kJson);
   if (response.status == 503) answer.headers.emplace_back("Retry-After", "1");
-  answer.headers.emplace_back("Cache-Control", "no-store");
+  for (auto& header : response.headers) answer.headers.push_back(std::move(header));
+  answer.headers.emplace_back("Cache-Control", response.cache_control);
   answer.headers.emplace_back("X-Content-Type-Options", "nosniff");
   answer.headers.emplace_back("Content-Type", response.content_type);
   answer.body = std::move(response.body);
@@ -39,22 +35,14 @@ std::string MethodOf(const HttpRequest& request) {
   return request.method == "HEAD" ? "GET" : request.method;
 }
 
-// The token of a request; empty if it has none. The scheme's name is case-insensitive (RFC 9110,
-// section 11.1), the token is not.
-std::string TokenOf(const HttpRequest& request) {
-  const std::string given = request.Header("authorization");
-  if (given.size() < kScheme.size()) return "";
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char lower =
-        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
-    if (lower != kScheme[i]) return "";
-  }
-  return std::string(Trim(std::string_view(given).substr(kScheme.size())));
-}
-
-ApiRequest Translate(const HttpRequest& request, Identity caller) {
+ApiRequest Translate(const HttpRequest& request, Caller caller, bool secure) {
   ApiRequest translated;
-  translated.caller = std::move(caller);
+  translated.caller = std::move(caller.identity);
+  translated.bearer = std::move(caller.bearer);
+  translated.host = request.Header("host");
+  translated.if_none_match = request.Header("if-none-match");
+  translated.page_link = request.Header("longhaul-page-link");
+  translated.secure = secure;
   translated.method = MethodOf(request);
   translated.path = request.path;
   translated.query = request.query;
@@ -80,50 +68,6 @@ const char* CodeOf(int status) {
       return "invalid_argument";
   }
 }
-
-// One watcher's place in the feed.
-// Next() returns what is new and does not block: the server calls it again after WakeStreams().
-class Watcher : public HttpStream {
- public:
-  // Requires that `open` counts this one already.
-  Watcher(NotificationFeed& feed, const EventStream& stream,
-          std::shared_ptr<std::atomic<uint64_t>> open)
-      : feed_(feed),
-        stream_(stream),
-        through_(stream.after),
-        written_(io::MonotonicNow()),
-        open_(std::move(open)) {}
-  ~Watcher() override { --*open_; }
-
-  Part Next() override {
-    Part part;
-    const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
-    // The log cannot be read. The client reconnects with the id of the last event that it has seen.
-    if (!batch.ok()) return {"", true};
-    through_ = batch->through;
-    bool over = false;
-    for (const RenderedNotification& notification : batch->notifications) {
-      part.bytes += "id: " + std::to_string(notification.id) + "\nevent: " + notification.kind +
-                    "\ndata: " + notification.json + "\n\n";
-      over = over || (notification.last && !stream_.job.empty());
-    }
-    // A job that was over at the start, and whatever it had is written.
-    if (batch->notifications.empty()) over = stream_.job_is_over;
-    if (over) part.bytes += "event: end\ndata: {}\n\n";
-    const Instant now = io::MonotonicNow();
-    if (part.bytes.empty() && now - written_ > kKeepAlive) part.bytes = ": still here\n\n";
-    if (!part.bytes.empty()) written_ = now;
-    part.last = over || feed_.closed();
-    return part;
-  }
-
- private:
-  NotificationFeed& feed_;
-  const EventStream stream_;
-  uint64_t through_;
-  Instant written_;
-  const std::shared_ptr<std::atomic<uint64_t>> open_;
-};
 
 }  // namespace
 
@@ -155,9 +99,9 @@ RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, Notific
                        TokenStore& tokens, AuditLog& audit, PrepareJob prepare)
     : options_(options),
       feed_(feed),
-      tokens_(tokens),
       audit_(audit),
-      api_(loop, feed, tokens, options.admission, options.checks, std::move(prepare),
+      callers_(tokens, page_, options.external),
+      api_(loop, feed, tokens, page_, options.admission, options.checks, std::move(prepare),
            [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
@@ -214,32 +158,29 @@ void RestServer::OnEnded() {
   io::LogError("controller", "REST on " + options_.address + " has ended: restart the controller");
 }
 
-// A token that looks like one of the external identity is never compared with the controller's own.
-Result<Identity> RestServer::Identify(const std::string& token) const {
-  if (options_.external != nullptr && IsSignedToken(token)) {
-    return options_.external->Caller(token, io::Now());
-  }
-  return tokens_.Identify(token, io::Now());
+// A proxy in front of the server may use TLS where the server does not, and reports it so.
+bool RestServer::IsSecure(const HttpRequest& request) const {
+  return tls_ != nullptr ||
+         (options_.behind_proxy && request.Header("x-forwarded-proto") == "https");
 }
 
-RestServer::Caller RestServer::Authorize(const HttpRequest& request) const {
+RestServer::Authorization RestServer::Authorize(const HttpRequest& request) const {
   const std::string method = MethodOf(request);
   const std::optional<Role> needed = RestApi::RoleFor(method, request.path);
   // Without a token nobody may send a body: there are few places for those.
   if (!needed && request.body_bytes == 0) return {};
-  const Result<Identity> identity = Identify(TokenOf(request));
-  if (!identity.ok()) {
-    const std::string message =
-        request.Header("authorization").empty()
-            ? "this needs the header Authorization: Bearer TOKEN, with a token of this controller"
-            : identity.status().message();
-    return {{}, ErrorResponse(401, "unauthenticated", message)};
+  const Result<Caller> caller = callers_.Identify(request, IsSecure(request));
+  if (!caller.ok()) {
+    const bool denied = caller.status().code() == Code::kPermissionDenied;
+    return {{},
+            ErrorResponse(denied ? 403 : 401, denied ? "permission_denied" : "unauthenticated",
+                          caller.status().message())};
   }
-  if (needed && !Permits(identity->role, *needed)) {
+  if (needed && !Permits(caller->identity.role, *needed)) {
     const std::string what = method + " " + Printable(request.path, 80);
-    return {*identity, WrongRole(*identity, *needed, what)};
+    return {*caller, WrongRole(caller->identity, *needed, what)};
   }
-  return {*identity, std::nullopt};
+  return {*caller, std::nullopt};
 }
 
 // The order of the checks: a web page of another origin gets no information, not even whether a
@@ -252,9 +193,9 @@ std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Ide
                          foreign->status == 403 ? "permission_denied" : CodeOf(foreign->status),
                          foreign->message);
   }
-  Caller caller = Authorize(request);
-  who = std::move(caller.identity);
-  if (caller.refusal) return caller.refusal;
+  Authorization given = Authorize(request);
+  who = std::move(given.caller.identity);
+  if (given.refusal) return given.refusal;
   if (request.body_bytes == 0) return std::nullopt;
   const std::string type = MediaType(request.Header("content-type"));
   if (type == kJson) return std::nullopt;
@@ -296,10 +237,11 @@ void RestServer::Audit(const HttpRequest& request, const Identity& who, const Ap
 
 HttpAnswer RestServer::Handle(const HttpRequest& request) {
   // Again, because the token may have been revoked while the body arrived.
-  Caller caller = Authorize(request);
-  ApiResponse answer = caller.refusal ? *std::move(caller.refusal)
-                                      : api_.Handle(Translate(request, caller.identity));
-  Audit(request, caller.identity, answer);
+  Authorization given = Authorize(request);
+  ApiResponse answer = given.refusal
+                           ? *std::move(given.refusal)
+                           : api_.Handle(Translate(request, given.caller, IsSecure(request)));
+  Audit(request, given.caller.identity, answer);
   if (answer.stream.has_value()) return Stream(*answer.stream);
   return ToHttp(std::move(answer));
 }
@@ -328,7 +270,7 @@ HttpAnswer RestServer::Stream(const EventStream& stream) {
   }
   HttpAnswer answer;
   answer.headers = {{"Cache-Control", "no-store"}, {"Content-Type", "text/event-stream"}};
-  answer.stream = std::make_shared<Watcher>(feed_, stream, event_streams_);
+  answer.stream = std::make_shared<EventWatcher>(feed_, stream, event_streams_);
   return answer;
 }
 

@@ -14,6 +14,8 @@
 
 #include "base/status.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/page/page_access.h"
+#include "service/controller/rest/caller.h"
 #include "service/controller/rest/rest_api.h"
 #include "service/http/http_server.h"
 #include "service/security/audit_log.h"
@@ -74,13 +76,13 @@ class RestServer : private HttpHandler {
   HttpAnswer Refuse(const HttpRefusal& refusal, const std::string& peer) override;
   void OnEvicted(const std::string& peer) override;
   void OnEnded() override;
-  // Returns whose token the request has; 401 or 403 if it may not do what it wants.
-  struct Caller {
-    Identity identity;
+  // Returns who sends the request; 401 or 403 if they may not do what it wants.
+  struct Authorization {
+    Caller caller;
     std::optional<ApiResponse> refusal;
   };
-  Caller Authorize(const HttpRequest& request) const;
-  Result<Identity> Identify(const std::string& token) const;
+  bool IsSecure(const HttpRequest& request) const;  // the browser uses https
+  Authorization Authorize(const HttpRequest& request) const;
   std::optional<ApiResponse> RefusalOf(const HttpRequest& request, Identity& who) const;
   // Writes what a request did, or why it was refused, to the audit log. Leaves out reads that
   // anybody with its role may do.
@@ -91,8 +93,9 @@ class RestServer : private HttpHandler {
   const RestServerOptions options_;
   std::unique_ptr<TlsServerContext> tls_;  // none: plain HTTP
   NotificationFeed& feed_;
-  const TokenStore& tokens_;
   AuditLog& audit_;
+  PageAccess page_;
+  const CallerCheck callers_;
   RestApi api_;
   // Shared with the streams, which a thread of the server may use a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =

@@ -1,0 +1,196 @@
+#include "service/controller/view/run_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "proto/json.h"
+#include "runtime/controller/controller.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kNanosecondsPerMs = 1'000'000;
+constexpr int kMostShown = 200;  // faults, and rows of nodes
+constexpr int kDigits = 6;       // of a number in a curve; a chart has fewer pixels
+
+Json Ms(int64_t at_ns) { return at_ns / kNanosecondsPerMs; }
+
+// Six significant digits: a curve of 512 periods then needs about 15 kB.
+double Short(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10.0, kDigits - 1 - std::floor(std::log10(std::fabs(value))));
+  return std::isfinite(scale) && scale > 0 ? std::round(value * scale) / scale : value;
+}
+
+// Columns, not rows: they are shorter, and what the page draws.
+Json SeriesJson(const Series& series) {
+  Json json = {{"width_ms", series.width_ms()}};
+  for (const char* column : {"index", "step", "first", "min", "max", "last", "not_finite"}) {
+    json[column] = Json::array();
+  }
+  for (const Series::Bucket& bucket : series.buckets()) {
+    const bool empty = bucket.finite == 0;
+    json["index"].push_back(bucket.index);
+    json["step"].push_back(bucket.step);
+    json["first"].push_back(empty ? Json() : Json(Short(bucket.first)));
+    json["min"].push_back(empty ? Json() : Json(Short(bucket.min)));
+    json["max"].push_back(empty ? Json() : Json(Short(bucket.max)));
+    json["last"].push_back(empty ? Json() : Json(Short(bucket.last)));
+    json["not_finite"].push_back(bucket.not_finite);
+  }
+  return json;
+}
+
+Json FaultJson(const proto::Fault& fault) {
+  return {{"number", fault.number()},
+          {"what", fault.what()},
+          {"class", fault.class_name()},
+          {"node", fault.node()},
+          {"rank", fault.rank()},
+          {"injected", fault.injected()},
+          {"action", fault.action()},
+          {"lost_steps", fault.lost_steps()},
+          {"from_step", fault.from_step()},
+          {"happened_at_ms", Ms(fault.happened_at_ns())},
+          {"detected_at_ms", Ms(fault.detected_at_ns())},
+          {"decided_at_ms", Ms(fault.decided_at_ns())},
+          {"first_step_at_ms", Ms(fault.first_step_at_ns())},
+          {"new_step_at_ms", Ms(fault.new_step_at_ns())},
+          {"lost_rank_seconds", fault.lost_rank_seconds()}};
+}
+
+Json NodeJson(const RunViewInput& input, int node_rank) {
+  const std::string& name = input.status.gang(node_rank);
+  const auto found = input.nodes.find(name);
+  const proto::NodeStatus node = found == input.nodes.end() ? proto::NodeStatus() : found->second;
+  const uint32_t ranks = input.status.job().processes_per_node();
+  return {{"name", name},
+          {"condition", found == input.nodes.end() ? "absent" : node.condition()},
+          {"connected", node.connected()},
+          {"health", node.health()},
+          {"last_fault", node.last_fault()},
+          {"first_rank", static_cast<uint32_t>(node_rank) * ranks},
+          {"ranks", ranks}};
+}
+
+Json LedgerJson(const proto::Ledger& ledger) {
+  Json json = {{"rank_seconds", ledger.rank_seconds()},
+               {"wall_seconds", ledger.wall_seconds()},
+               {"goodput", ledger.goodput()},
+               {"categories", Json::array()}};
+  for (const proto::CategoryTime& each : ledger.categories()) {
+    const Json time = proto::ToJson(each);
+    json["categories"].push_back(
+        {{"category", time["category"]}, {"rank_seconds", time["rank_seconds"]}});
+  }
+  return json;
+}
+
+Json SnapshotsJson(const RunViewInput& input) {
+  Json list = Json::array();
+  for (const auto& [name, tier] : input.past.history.tiers()) {
+    list.push_back({{"tier", name},
+                    {"step", tier.step},
+                    {"at_ms", tier.at_ms},
+                    {"seconds", tier.seconds},
+                    {"bytes", tier.bytes},
+                    {"count", tier.count}});
+  }
+  return list;
+}
+
+// What a fault at this moment would lose: the steps since the newest snapshot, and the part of the
+// present step. Empty when the run does no steps, or does not report them.
+Json LossNowJson(const RunViewInput& input) {
+  const proto::JobStatus& status = input.status;
+  const int64_t last_step_at_ms = input.past.history.last_step_at_ms();
+  if (runtime::IsTerminal(status.state()) || last_step_at_ms == 0) return Json();
+  const uint64_t restored =
+      std::max({status.memory_step(), status.committed_step(), status.copied_step()});
+  const uint64_t steps = status.step() - std::min(status.step(), restored);
+  const int64_t since_ms =
+      std::max<int64_t>(ToNanoseconds(input.now) / kNanosecondsPerMs - last_step_at_ms, 0);
+  const char* tier = restored == 0                         ? "none"
+                     : restored == status.memory_step()    ? "memory"
+                     : restored == status.committed_step() ? "disk"
+                                                           : "second tier";
+  return {{"tier", tier},
+          {"step", restored},
+          {"steps", steps},
+          {"seconds", static_cast<double>(steps) * status.seconds_per_step() +
+                          static_cast<double>(since_ms) / 1e3}};
+}
+
+Json StatusJson(const RunViewInput& input) {
+  const proto::JobStatus& status = input.status;
+  const uint64_t total = std::max(input.past.history.total_steps(), status.output_total_steps());
+  Json json = RunEntryJson(status);
+  json.update({{"reason", status.reason()},
+               {"attempt", status.attempt()},
+               {"restarts", status.restarts()},
+               {"step", status.step()},
+               {"highest_step", status.highest_step()},
+               {"total_steps", total},
+               {"loss", status.loss()},
+               {"first_loss", status.first_loss()},
+               {"validation_loss", status.validation_loss()},
+               {"tokens_per_second", status.tokens_per_second()},
+               {"seconds_per_step", status.seconds_per_step()},
+               {"eta_seconds", status.eta_seconds()},
+               {"memory_step", status.memory_step()},
+               {"committed_step", status.committed_step()},
+               {"copied_step", status.copied_step()},
+               {"snapshot_interval_steps", status.snapshot_interval_steps()},
+               {"snapshot_interval_reason", status.snapshot_interval_reason()},
+               {"run_directory", status.job().run_directory()}});
+  return json;
+}
+
+Json AllSeriesJson(const RunHistory& history) {
+  return {{"from_ms", history.from_ms()},
+          {"loss", SeriesJson(history.loss())},
+          {"validation_loss", SeriesJson(history.validation_loss())},
+          {"tokens_per_second", SeriesJson(history.tokens_per_second())},
+          {"goodput", SeriesJson(history.goodput())}};
+}
+
+}  // namespace
+
+Json RunEntryJson(const proto::JobStatus& status) {
+  return {{"id", status.job().id()},
+          {"name", status.job().name()},
+          {"state", proto::ToJson(status)["state"]},
+          {"submitted_at_ms", Ms(status.submitted_at_ns())},
+          {"ended_at_ms", Ms(status.ended_at_ns())}};
+}
+
+Json RunViewJson(const RunViewInput& input) {
+  const proto::JobStatus& status = input.status;
+  Json faults = Json::array();
+  for (int i = std::max(0, status.faults_size() - kMostShown); i < status.faults_size(); ++i) {
+    faults.push_back(FaultJson(status.faults(i)));
+  }
+  Json nodes = Json::array();
+  for (int i = 0; i < std::min(kMostShown, status.gang_size()); ++i) {
+    nodes.push_back(NodeJson(input, i));
+  }
+  Json json = {{"version", kViewVersion},
+               // A text: an id may be too large for a number of JavaScript.
+               {"as_of", std::to_string(input.past.as_of)},
+               {"now_ms", Ms(ToNanoseconds(input.now))},
+               {"run", StatusJson(input)},
+               {"loss_now", LossNowJson(input)},
+               {"ledger", LedgerJson(status.ledger())},
+               {"faults", std::move(faults)},
+               {"faults_total", status.faults_size()},
+               {"snapshots", SnapshotsJson(input)},
+               {"nodes", std::move(nodes)},
+               {"nodes_total", status.gang_size()}};
+  if (input.with_series) json["series"] = AllSeriesJson(input.past.history);
+  return json;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,90 @@
+#include "service/controller/view/run_view.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+proto::Notification StepAt(int64_t second, uint64_t step, double loss) {
+  proto::Notification notification;
+  notification.set_at_ns(second * 1'000'000'000);
+  notification.mutable_step()->set_step(step);
+  notification.mutable_step()->set_loss(loss);
+  notification.mutable_step()->set_has_loss(true);
+  notification.mutable_step()->set_total_steps(100);
+  return notification;
+}
+
+RunViewInput RunAtStep(uint64_t step) {
+  RunViewInput input;
+  input.status.mutable_job()->set_id("gpt-1");
+  input.status.mutable_job()->set_processes_per_node(2);
+  input.status.set_state(proto::RUNNING);
+  input.status.set_step(step);
+  input.status.set_seconds_per_step(0.5);
+  input.past.history.Take(StepAt(100, step, 2.25));
+  input.past.as_of = 9'007'199'254'740'993;  // 2^53 + 1: no number of JavaScript
+  input.now = InstantFromNanoseconds(101'500'000'000);
+  return input;
+}
+
+TEST(RunView, WritesTheIdOfTheLastEventAsAText) {
+  EXPECT_EQ(RunViewJson(RunAtStep(10))["as_of"], "9007199254740993");
+}
+
+// Worked by hand: 10 - 6 steps of 0.5 s, and 1.5 s since the last step.
+TEST(RunView, CountsTheStepsSinceTheNewestSnapshotAsLostByAFaultNow) {
+  RunViewInput input = RunAtStep(10);
+  input.status.set_memory_step(6);
+  input.status.set_committed_step(4);
+  const Json loss = RunViewJson(input)["loss_now"];
+  EXPECT_EQ(loss["steps"], 4);
+  EXPECT_EQ(loss["tier"], "memory");
+  EXPECT_DOUBLE_EQ(loss["seconds"].get<double>(), 3.5);
+  input.status.set_memory_step(0);
+  EXPECT_EQ(RunViewJson(input)["loss_now"]["tier"], "disk");
+  input.status.set_committed_step(0);
+  EXPECT_EQ(RunViewJson(input)["loss_now"]["tier"], "none");
+  EXPECT_EQ(RunViewJson(input)["loss_now"]["steps"], 10);
+  input.status.set_state(proto::SUCCEEDED);
+  EXPECT_TRUE(RunViewJson(input)["loss_now"].is_null());
+}
+
+// JSON has no NaN: a page must not show a diverged run as one without a loss.
+TEST(RunView, ShowsALossThatIsNotFiniteAsAMark) {
+  RunViewInput input = RunAtStep(10);
+  input.past.history.Take(StepAt(101, 11, std::nan("")));
+  const Json loss = RunViewJson(input)["series"]["loss"];
+  EXPECT_EQ(loss["not_finite"], Json({0, 1}));
+  EXPECT_TRUE(loss["last"][1].is_null());
+  EXPECT_EQ(loss["index"], Json({0, 10})) << "periods of 100 ms";
+  EXPECT_FALSE(Json::parse(RunViewJson(input).dump()).is_discarded());
+}
+
+TEST(RunView, LeavesTheCurvesOutOnRequest) {
+  RunViewInput input = RunAtStep(10);
+  input.with_series = false;
+  EXPECT_FALSE(RunViewJson(input).contains("series"));
+}
+
+TEST(RunView, CutsItsListsAndNamesTheirLength) {
+  RunViewInput input = RunAtStep(10);
+  for (int i = 0; i < 5'000; ++i) {
+    input.status.add_gang("node-" + std::to_string(i));
+    input.status.add_faults()->set_number(static_cast<uint32_t>(i + 1));
+  }
+  const Json view = RunViewJson(input);
+  EXPECT_EQ(view["nodes"].size(), 200u);
+  EXPECT_EQ(view["nodes_total"], 5'000);
+  EXPECT_EQ(view["nodes"][3]["first_rank"], 6);
+  EXPECT_EQ(view["nodes"][3]["condition"], "absent") << "the node has left";
+  EXPECT_EQ(view["faults"].back()["number"], 5'000) << "the newest ones are kept";
+  EXPECT_LT(view.dump().size(), 150'000u);
+}
+
+}  // namespace
+}  // namespace longhaul::service

@@ -1,0 +1,85 @@
+#include "service/controller/view/view_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "io/clock.h"
+#include "service/controller/rest/find_job.h"
+#include "service/controller/view/run_view.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<bool> WantsSeries(const ApiRequest& request) {
+  const auto found = request.query.find("series");
+  if (found == request.query.end() || found->second == "true") return true;
+  if (found->second == "false") return false;
+  return InvalidArgument("\"series\" must be true or false, not \"" + Printable(found->second, 40) +
+                         "\"");
+}
+
+}  // namespace
+
+ApiResponse ViewRoutes::Runs() const {
+  auto jobs = loop_.Read([](const runtime::Controller& core) { return core.Listing(io::Now()); });
+  const size_t skipped = jobs.size() - std::min(jobs.size(), kMostRuns);
+  Json list = Json::array();
+  for (size_t i = jobs.size(); i > skipped; --i) list.push_back(RunEntryJson(jobs[i - 1]));
+  return JsonResponse({{"runs", std::move(list)}, {"total", jobs.size()}});
+}
+
+ClusterViewInput ViewRoutes::ReadCluster() const {
+  ClusterViewInput input;
+  WaitingList::Snapshot waiting = waiting_.Get();
+  input.waiting = std::move(waiting.jobs);
+  input.waiting_total = waiting.total;
+  input.now = io::Now();
+  loop_.Read([&](const runtime::Controller& core) {
+    input.declaration = core.Declaration();
+    input.nodes = core.AllNodes();
+    input.absent = core.AbsentNodes();
+    input.queues = core.Queues();
+    return 0;
+  });
+  return input;
+}
+
+ApiResponse ViewRoutes::Cluster() const {
+  const std::lock_guard lock(cluster_mutex_);
+  if (!cluster_made_ || io::MonotonicNow() - *cluster_made_ >= kClusterPeriod) {
+    cluster_ = JsonResponse(ClusterViewJson(ReadCluster()));
+    cluster_made_ = io::MonotonicNow();
+  }
+  return cluster_;
+}
+
+ApiResponse ViewRoutes::Run(const ApiRequest& request, const std::string& id_or_name) const {
+  const auto with_series = WantsSeries(request);
+  if (!with_series.ok()) return ErrorResponse(with_series.status());
+  const auto job = FindOneJob(loop_, id_or_name);
+  if (!job.ok()) return ErrorResponse(job.status());
+  const JobId id(job->job().id());
+  // The past first: what happens meanwhile is in the stream after `as_of`, at the worst twice.
+  auto past = histories_.Of(id);
+  if (!past.ok()) return ErrorResponse(past.status());
+  RunViewInput input;
+  input.past = *std::move(past);
+  input.now = io::Now();
+  input.with_series = *with_series;
+  const Status read = loop_.Read([&](const runtime::Controller& core) -> Status {
+    auto present = core.JobStatus(id, input.now);
+    if (!present.has_value()) return NotFound("job " + id.value() + " is no longer there");
+    input.status = *std::move(present);
+    for (proto::NodeStatus& node : core.AllNodes()) {
+      std::string name = node.name();
+      input.nodes.emplace(std::move(name), std::move(node));
+    }
+    return {};
+  });
+  return read.ok() ? JsonResponse(RunViewJson(input)) : ErrorResponse(read);
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,157 @@
+"""The web page in a real browser.
+
+usage: page_browser_test.py FOLDER LONGHAUL LONGHAUL-TRAINER
+
+Follows `longhaul run` with an injected fault from the address that it prints, and compares what the
+page shows with REST. Then tests the states of the page with a made-up server. Skipped without
+Node, its packages or Debian's Chromium. With LONGHAUL_TEST_SCREENSHOTS=FOLDER it keeps its
+screenshots there.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import web_environment
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import local_run  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = 6_000  # more than the browser looks at
+FAULT = "kill worker 1 at step 205"  # five steps after a snapshot
+
+
+def place_scripts(packages):
+    """The scripts import packages, so they must lie beside node_modules."""
+    for name in os.listdir(HERE):
+        if name.endswith(".mjs"):
+            shutil.copy(f"{HERE}/{name}", packages)
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.chromium = web_environment.require_chromium()
+        cls.packages = web_environment.packages(sys.argv_folder)
+        place_scripts(cls.packages)
+
+    def node(self, *command, timeout):
+        return subprocess.run(
+            ["node", *command], cwd=self.packages, capture_output=True, text=True, timeout=timeout,
+            env={**os.environ, "PAGE_CHROMIUM": self.chromium,
+                 "PAGE_SCREENSHOTS": os.environ.get("LONGHAUL_TEST_SCREENSHOTS", ""),
+                 "PAGE_DIST": f"{web_environment.WEB}/dist"})
+
+    def test_the_states_of_the_page(self):
+        tested = self.node("--test", "states_test.mjs", timeout=400)
+        self.assertEqual(tested.returncode, 0, tested.stdout[-6_000:] + tested.stderr[-2_000:])
+
+    def test_a_run_with_a_fault_is_followed_live(self):
+        with tempfile.TemporaryDirectory(prefix="page-") as folder:
+            seen = self.follow(folder)
+            kept = os.environ.get("LONGHAUL_TEST_SCREENSHOTS")
+            if kept:
+                shutil.copy(f"{folder}/light.png", kept)
+                shutil.copy(f"{folder}/dark.png", kept)
+                shutil.copy(f"{folder}/cluster.png", kept)
+        self.check_access(seen)
+        self.check_numbers(seen)
+        self.check_curves(seen)
+        self.check_cluster(seen["cluster"])
+        self.assertEqual(seen["accessibilityLight"], [])
+        self.assertEqual(seen["accessibilityDark"], [])
+        self.assertEqual(seen["accessibilityCluster"], [])
+        self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
+                         dict.fromkeys(seen["panels"], "live"))
+        self.assertEqual(len(seen["panels"]), 7)
+
+    def test_a_run_is_followed_to_its_end(self):
+        lab = local_run.Lab(sys.argv_programs)
+        try:
+            run = lab.start("end", "--set", "train.steps=1000", "--inject", FAULT)
+            address = self.address_of(run)
+            follower = subprocess.Popen(
+                ["node", "follow_to_end.mjs", self.chromium, address], cwd=self.packages,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output, _ = run.communicate(timeout=120)
+            seen, _ = follower.communicate(timeout=120)
+            self.assertEqual((run.returncode, follower.returncode), (0, 0), output[-2_000:] + seen)
+        finally:
+            lab.close()
+        self.assertEqual(json.loads(seen), {"shown": {
+            "#fact-state": "succeeded", "#fact-step": "1,000 of 1,000", "#fact-faults": "1",
+            "#connection": "ended"}, "state": "live", "errors": []})
+
+    def follow(self, folder):
+        lab = local_run.Lab(sys.argv_programs)
+        try:
+            run = lab.start("page", "--set", f"train.steps={STEPS}", "--inject", FAULT)
+            address = self.address_of(run)
+            followed = self.node("follow_run.mjs", self.chromium, address, folder, timeout=200)
+            run.terminate()
+            output, _ = run.communicate(timeout=90)
+            self.assertEqual(followed.returncode, 0, followed.stderr + output[-2_000:])
+            secret = address.split("#t=")[1]
+            self.assertNotIn(secret, json.dumps(lab.notifications("page")), "in events.jsonl")
+            return json.loads(followed.stdout)
+        finally:
+            lab.close()
+
+    def address_of(self, run):
+        lines = []
+        for _ in range(2):  # the name of the run may come before it
+            lines.append(run.stdout.readline())
+            if lines[-1].startswith("page: "):
+                return lines[-1].split()[1]
+        self.fail(f"no address in the first lines: {lines}")
+
+    def check_access(self, seen):
+        self.assertNotIn("t=", seen["hash"], "the link stays in the address")
+        self.assertEqual(seen["cookieForScripts"], "")
+        self.assertIn("was used before", seen["secondUse"])
+        self.assertEqual(seen["foreign"], [], "requests of other origins")
+        self.assertEqual(seen["errors"], [])
+
+    # `before` was read before the page's newest refresh, and `after` later.
+    def check_numbers(self, seen):
+        before, shown, after = seen["before"], seen["shown"], seen["after"]
+        step = int(shown["step"].split(" of ")[0].replace(",", ""))
+        self.assertLessEqual(before["step"], step)
+        self.assertLessEqual(step, after["step"])
+        self.assertTrue(shown["step"].endswith(f" of {STEPS:,}"), shown["step"])
+        self.assertEqual(int(shown["faults"]), len(after["faults"]))
+        self.assertEqual(shown["costs"],
+                         [fault["lost_rank_seconds"] for fault in after["faults"]][::-1])
+        self.assertEqual(shown["nodes"], after["gang"])
+        self.assertGreater(after["faults"][0]["lost_steps"], 0)
+        self.assertIn(after["faults"][0]["what"], seen["panels"]["faults"]["text"])
+        least, most = (
+            {each["category"].replace("_", " "): each["rank_seconds"]
+             for each in status["ledger"]["categories"]} for status in (before, after))
+        self.assertIn("productive", shown["ledger"])
+        for category, seconds in shown["ledger"].items():
+            self.assertGreaterEqual(seconds, least[category] - 1e-9, category)
+            self.assertLessEqual(seconds, most[category] + 1e-9, category)
+        self.assertIn("equals the time of all ranks", seen["panels"]["ledger"]["text"])
+
+    def check_cluster(self, cluster):
+        self.assertEqual(cluster["places"], cluster["queues"])
+        self.assertIn(f"{len(cluster['nodes'])} nodes: ", cluster["summary"])
+        self.assertIn(f"{cluster['nodes'].count('ready')} ready", cluster["summary"])
+
+    def check_curves(self, seen):
+        followed, loaded = seen["lossFollowed"], seen["lossLoaded"]
+        common = sorted(set(followed) & set(loaded))
+        self.assertGreater(len(common), 15)
+        self.assertEqual({key: followed[key] for key in common},
+                         {key: loaded[key] for key in common})
+
+
+if __name__ == "__main__":
+    sys.argv_folder = os.path.abspath(sys.argv[1])
+    sys.argv_programs = [os.path.abspath(program) for program in sys.argv[2:4]]
+    unittest.main(argv=sys.argv[:1], verbosity=2)

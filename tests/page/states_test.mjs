@@ -1,0 +1,362 @@
+// The states of the page's panels, hostile texts, lost streams, and the rules of accessibility,
+// with a made-up server. Run by page_browser_test.py: node --test states_test.mjs
+import assert from "node:assert/strict";
+import {after, before, test} from "node:test";
+
+import {accessibility, launch, open, panels, setTheme} from "./browser.mjs";
+import {
+  EMPTY_CURVE, MadeUpServer, cluster, curve, fullRun, newRun,
+} from "./made_up_server.mjs";
+
+const PANELS = ["headline", "loss", "throughput", "ledger", "faults", "snapshots", "nodes"];
+let browser;
+
+before(async () => {
+  browser = await launch(process.env.PAGE_CHROMIUM);
+});
+after(() => browser.close());
+
+// Runs `body` with a page of a server that `prepare` has set up, in both themes.
+async function withPage(prepare, body, fragment = "") {
+  const server = new MadeUpServer();
+  await server.start();
+  prepare(server);
+  const {page, record} = await open(browser, server.origin);
+  // Tests move the page's clock instead of waiting.
+  await page.evaluateOnNewDocument(() => {
+    const now = performance.now.bind(performance);
+    globalThis.shift = 0;
+    performance.now = () => now() + globalThis.shift;
+  });
+  await setTheme(page, "light");
+  try {
+    await page.goto(server.origin + "/" + fragment);
+    await page.waitForSelector("#connection");
+    await body(page, server);
+    for (const theme of ["light", "dark"]) {
+      await setTheme(page, theme);
+      assert.deepEqual(await accessibility(page), [], theme);
+    }
+    assert.deepEqual(record.foreign, []);
+    assert.deepEqual(record.errors, []);
+  } finally {
+    await page.close();
+    server.stop();
+  }
+}
+
+async function waitForState(page, state, ids = PANELS) {
+  await page.waitForFunction((wanted, names) => names.every(
+    (id) => document.getElementById(id)?.dataset.state === wanted), {polling: 50, timeout: 20_000},
+  state, ids);
+}
+
+const text = (page, selector) => page.$eval(selector, (element) => element.textContent);
+
+test("panels are loading until the server has answered", async () => {
+  await withPage((server) => (server.answer = "hang"), async (page) => {
+    await waitForState(page, "loading");
+  });
+});
+
+test("panels of a new run are empty, with the reason and a command", async () => {
+  await withPage((server) => (server.view = newRun()), async (page) => {
+    await waitForState(page, "empty", PANELS.filter((id) => id !== "headline"));
+    const shown = await panels(page);
+    assert.match(shown.nodes.text, /no nodes yet.*longhaul status gpt-1 --why/);
+    assert.match(shown.faults.text, /No fault so far/);
+    assert.equal(await text(page, "#fact-loss"), "unknown", "unknown is not zero");
+  });
+});
+
+test("without a run the page names the command that starts one", async () => {
+  await withPage((server) => (server.runs = []), async (page) => {
+    await waitForState(page, "empty", ["headline"]);
+    assert.match((await panels(page)).headline.text, /There is no run yet. *longhaul run/);
+  });
+});
+
+test("every panel of a full run is live and has its data", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    const shown = await panels(page);
+    assert.match(shown.ledger.text, /Sum10equals the time of all ranks/);
+    assert.match(shown.ledger.text, /75.0 % of the time/);
+    assert.match(shown.faults.text, /killed by signal 9 \(injected\)/);
+    assert.match(shown.faults.text, /in 2.0 s/);
+    assert.match(shown.snapshots.text, /4.77 MiB/);
+    assert.match(shown.nodes.text, /suspect/);
+    assert.match(await text(page, "#fact-loss-now"), /10 s.*10 steps since .* of step 40/);
+    assert.equal(await page.$$eval("canvas", (all) => all.length), 3);
+    for (const details of await page.$$("details summary")) await details.click();
+    await page.waitForFunction(() => document.querySelectorAll("details table").length === 3);
+  });
+});
+
+test("a ledger whose sum differs says so", async () => {
+  await withPage((server) => (server.view.ledger.rank_seconds = 11), async (page) => {
+    await waitForState(page, "live", ["ledger"]);
+    assert.match((await panels(page)).ledger.text, /differs from the time of all ranks, 11/);
+  });
+});
+
+test("panels are stale when nothing was heard for 15 s, with the age", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.answer = "hang";  // the refresh of the view, too
+    await page.evaluate(() => (globalThis.shift = 20_000));
+    await waitForState(page, "stale");
+    assert.match((await panels(page)).loss.text, /Stale: last heard 2\d s ago/);
+    server.send(null, "alive");
+    await waitForState(page, "live");
+  });
+});
+
+test("a failure shows its cause and the last state, and Retry repairs it", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.answer = "fail";
+    server.send(2000, "fault");
+    await waitForState(page, "error");
+    const shown = await panels(page);
+    assert.match(shown.faults.text, /the disk is full.*last state that was received/);
+    assert.match(shown.faults.text, /killed by signal 9/);
+    server.answer = "good";
+    await page.click("#faults .notice button");
+    await waitForState(page, "live");
+  });
+});
+
+test("a session that is over closes the page", async () => {
+  await withPage((server) => (server.answer = "closed"), async (page) => {
+    await page.waitForSelector("#closed");
+    assert.match(await text(page, "#closed"), /it is over.*longhaul page/);
+  });
+});
+
+test("texts of jobs, nodes and workers stay texts", async () => {
+  const hostile = "<img src=x onerror=alert(1)></script>\u202egnp.exe\u0000\u001b[31m" +
+    "__proto__'$(id)";
+  await withPage((server) => (server.view = fullRun(hostile + "x".repeat(1_000_000))),
+    async (page) => {
+      await waitForState(page, "live");
+      const found = await page.evaluate(() => ({
+        images: document.querySelectorAll("#page img").length,
+        scripts: document.querySelectorAll("#page script").length,
+        text: document.body.textContent,
+      }));
+      assert.equal(found.images, 0);
+      assert.equal(found.scripts, 0);
+      assert.ok(found.text.includes("<img src=x onerror=alert(1)></script>\\u202egnp.exe\\u0000"));
+      assert.ok(!/[\u202e\u0000\u001b]/.test(found.text));
+      const command = await text(page, ".command code");
+      assert.ok(command.startsWith("$ longhaul explain $'/runs/<img"), command.slice(0, 80));
+      assert.ok(command.includes("__proto__\\'$(id)"), command.slice(0, 160));
+    });
+});
+
+test("values that are not finite are marks, and no zeros", async () => {
+  await withPage((server) => {
+    server.view.series.loss = curve([3, 2, NaN, NaN]);
+    server.view.run.loss = null;
+  }, async (page) => {
+    await waitForState(page, "live");
+    assert.equal(await text(page, "#fact-loss"), "not finite");
+    await page.click("#loss details summary");
+    await page.waitForSelector("#loss details table");
+    assert.match(await text(page, "#loss details"), /1 not finite/);
+  });
+});
+
+test("the page goes on after a lost stream where it was, and shows each step once", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    for (let i = 0; i < 5; ++i) server.sendStep(2_000 + i, 51 + i, 1, 52 + i);
+    await page.waitForFunction(() => document.querySelector("#fact-step").textContent
+      .startsWith("55"), {polling: 50});
+    server.cutStreams();
+    const seen = () => server.requests.filter(({url}) => url.includes("/events")).at(-1);
+    while (seen().lastEventId === undefined) await new Promise((done) => setTimeout(done, 50));
+    assert.equal(seen().lastEventId, "2004");
+    await server.waitForStream();
+    server.sendStep(2_004, 55, 99, 56);  // again: not counted
+    server.sendStep(2_005, 56, 0.5, 57);
+    await page.waitForFunction(() => document.querySelector("#fact-step").textContent
+      .startsWith("56"), {polling: 50});
+    await page.click("#loss details summary");
+    await page.waitForSelector("#loss details table");
+    const steps = await page.$$eval("#loss details tbody tr", (rows) =>
+      rows.filter((row) => row.cells[2].textContent === "Loss").slice(0, 6)
+        .map((row) => [row.cells[1].textContent, row.cells[5].textContent]));
+    assert.deepEqual(steps, [["56", "0.5"], ["55", "1"], ["54", "1"], ["53", "1"],
+      ["52", "1"], ["51", "1"]]);
+  });
+});
+
+test("a page that was too slow requests the view again", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.view.run.step = 77;
+    server.view.as_of = "9000";
+    server.send(9_000, "reset");
+    await page.waitForFunction(() => document.querySelector("#fact-step").textContent
+      .startsWith("77"), {polling: 50});
+    await server.waitForStream();
+    assert.ok(server.requests.at(-1).url.includes("after=9000"), server.requests.at(-1).url);
+  });
+});
+
+test("the end of a run is shown although its controller has ended, too", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.answer = "fail";
+    server.send(2_000, "state", {at_ns: Date.now() * 1e6, state: {state: "succeeded", reason: ""}});
+    server.send(null, "end");
+    await page.waitForFunction(() => document.querySelector("#fact-state").textContent
+      .includes("succeeded"), {polling: 50});
+    await page.waitForFunction(() => document.querySelector("#connection").textContent
+      .includes("ended"), {polling: 50});
+    await waitForState(page, "live");
+  });
+});
+
+test("a snapshot lessens what a fault would lose", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    server.send(2_000, "snapshot", {at_ns: Date.now() * 1e6,
+      snapshot: {step: 48, tier: "memory", seconds: 0.01, bytes: 100}});
+    await page.waitForFunction(() => document.querySelector("#fact-loss-now").textContent
+      .includes("2 steps since the snapshot of step 48"), {polling: 50});
+  });
+});
+
+test("keys move between rows, zoom and show their list", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    await page.keyboard.press("j");
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.fault), "1");
+    await page.keyboard.press("j");
+    assert.equal(await page.evaluate(() => document.activeElement.closest("section").id), "nodes");
+    await page.keyboard.type("+");
+    await page.keyboard.type("0");
+    await page.focus("#loss .chart");
+    await page.keyboard.press("ArrowLeft");
+    assert.match(await text(page, "#loss .cursor"), /step \d+/);
+    await page.keyboard.type("?");
+    await page.waitForSelector("#keys");
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => document.querySelector("#keys") === null);
+  });
+});
+
+test("a long run keeps the page small", async () => {
+  await withPage((server) => {
+    for (const name of ["loss", "goodput", "tokens_per_second"]) {
+      server.view.series[name] = structuredClone(EMPTY_CURVE);
+    }
+  }, async (page, server) => {
+    await server.waitForStream();
+    for (let i = 0; i < 20_000; ++i) server.sendStep(2_000 + i, 51 + i, i % 97, 60 + i);
+    await page.waitForFunction(() => document.querySelector("#fact-step").textContent
+      .startsWith("20,050"), {polling: 100, timeout: 60_000});
+    const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
+    assert.ok(nodes < 2_000, `${nodes} elements`);
+  });
+});
+
+const CLUSTER_PANELS = ["map", "queues", "waiting"];
+
+async function withCluster(prepare, body) {
+  await withPage(prepare, body, "#/cluster");
+}
+
+test("the cluster's panels are loading, then live, and name what is broken", async () => {
+  await withCluster((server) => (server.answer = "hang"), async (page) => {
+    await waitForState(page, "loading", CLUSTER_PANELS);
+  });
+  await withCluster(() => {}, async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.match(await text(page, "#map-summary"),
+      /200 nodes: 196 ready, 4 down\. 1,0\d\d of 1,600 slots used/);
+    const broken = await page.$$eval("#not-ready tbody tr", (rows) =>
+      rows.map((row) => row.cells[0].textContent));
+    assert.deepEqual(broken, ["node-7", "node-57", "node-107", "node-157"]);
+    assert.match((await panels(page)).queues.text, /research600400200/, "used, guaranteed");
+    assert.match((await panels(page)).waiting.text, /64 workers need 8 free nodes/);
+    assert.match((await panels(page)).waiting.text, /in nine of ten cases before/);
+    await page.click("#map details summary");
+    await page.waitForFunction(() => document.querySelectorAll("#map details tr").length === 21);
+  });
+});
+
+test("an empty cluster says how a node joins", async () => {
+  await withCluster((server) => {
+    server.cluster = {...cluster(0), queues: [], waiting: [], waiting_total: 0};
+  }, async (page) => {
+    await waitForState(page, "empty", CLUSTER_PANELS);
+    assert.match((await panels(page)).map.text, /No node has joined yet/);
+  });
+});
+
+test("a failure of the cluster's view shows its cause and is repaired", async () => {
+  await withCluster(() => {}, async (page, server) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    server.answer = "fail";
+    await waitForState(page, "error", CLUSTER_PANELS);
+    assert.match((await panels(page)).map.text, /the disk is full/);
+    server.answer = "good";
+    await page.click("#map .notice button");
+    await waitForState(page, "live", CLUSTER_PANELS);
+  });
+});
+
+test("keys show the cluster and the run, and move over the map", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    await page.keyboard.type("gc");
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.equal(await page.evaluate(() => location.hash), "#/cluster");
+    await page.focus(".map-holder");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await text(page, "#map .cursor"), /node-1, block-1 leaf-1, ready, 8 of 8.*gpt-1/);
+    await page.keyboard.press("ArrowDown");
+    assert.match(await text(page, "#map .cursor"), /node-11, block-1 leaf-2/);
+    await page.keyboard.type("gr");
+    await waitForState(page, "live");
+    assert.equal(await page.evaluate(() => location.hash), "#/run/gpt-1");
+  });
+});
+
+test("names in the cluster's view stay texts", async () => {
+  const hostile = "<img src=x onerror=alert(1)>\u202e\u0000";
+  await withCluster((server) => (server.cluster = cluster(60, hostile)), async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    const found = await page.evaluate(() => ({
+      images: document.querySelectorAll("#page img").length,
+      text: document.body.textContent,
+    }));
+    assert.equal(found.images, 0);
+    assert.ok(!/[\u202e\u0000]/.test(found.text));
+    assert.ok(found.text.includes("<img src=x onerror=alert(1)>\\u202e\\u0000-7"));
+  });
+});
+
+test("5,000 nodes are drawn, with few elements", async () => {
+  await withCluster((server) => (server.cluster = cluster(5_000)), async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.match(await text(page, "#map-summary"), /5,000 nodes/);
+    assert.match((await panels(page)).map.text, /down/);
+    const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+    assert.ok(elements < 1_500, `${elements} elements`);
+    if (process.env.PAGE_SCREENSHOTS) {
+      await page.screenshot({path: `${process.env.PAGE_SCREENSHOTS}/cluster-5000.png`});
+    }
+  });
+});

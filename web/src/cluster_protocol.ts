@@ -1,0 +1,47 @@
+// The form of GET /v1/view/cluster (docs/openapi.yaml).
+
+export interface NodeColumns {
+  name: string[];
+  place: number[];
+  condition: number[];
+  slots: number[];
+  used: number[];
+  job: number[];
+  reservation: number[];
+  places: string[];
+  conditions: string[];
+  jobs: string[];
+  reservations: string[];
+}
+
+export interface Queue {
+  name: string;
+  parent: string;
+  guarantee: number | null;  // null: unlimited, as below
+  limit: number | null;
+  usage: number;
+  borrowed: number;
+  running: number;
+  waiting: number;
+}
+
+export interface WaitingJob {
+  id: string;
+  queue: string;
+  owner: string;
+  workers: number;
+  submitted_at_ms: number;
+  sentence: string;
+  explained: boolean;
+  expected_start_ms: number | null;
+  expected_late_ms: number | null;
+}
+
+export interface ClusterView {
+  version: number;
+  now_ms: number;
+  nodes: NodeColumns;
+  queues: Queue[];
+  waiting: WaitingJob[];
+  waiting_total: number;
+}

@@ -1,0 +1,93 @@
+// Numbers, times and foreign text as a reader sees them.
+
+export const UNKNOWN = "unknown";
+
+export function number(value: number | null | undefined, digits = 4): string {
+  if (value === null || value === undefined) return "not finite";
+  if (!Number.isFinite(value)) return "not finite";
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) {
+    return value.toExponential(digits - 1);
+  }
+  const whole = Math.abs(value) >= 1 ? Math.floor(Math.log10(Math.abs(value))) + 1 : 1;
+  return value.toLocaleString("en-US", {maximumFractionDigits: Math.max(0, digits - whole)});
+}
+
+export function count(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+export function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+export function duration(seconds: number): string {
+  if (!Number.isFinite(seconds) || seconds < 0) return UNKNOWN;
+  if (seconds > 0 && seconds < 1e-3) return "under 1 ms";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const total = Math.round(seconds);
+  const minutes = Math.floor(total / 60);
+  if (minutes < 60) return `${minutes} min ${total % 60} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+// How long ago something was, which the page shows anew each second.
+export function age(seconds: number): string {
+  return seconds < 60 ? `${Math.max(0, Math.floor(seconds))} s` : duration(seconds);
+}
+
+export function plural(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    ++unit;
+  }
+  return `${number(value, 3)} ${units[unit]}`;
+}
+
+export function clock(ms: number): string {
+  if (ms === 0) return "not yet";
+  return new Date(ms).toLocaleTimeString("en-GB", {hour12: false});
+}
+
+// An instant that may be days away.
+export function dayAndClock(ms: number): string {
+  const date = new Date(ms);
+  const day = date.toLocaleDateString("en-GB", {weekday: "short", day: "numeric", month: "short"});
+  const today = new Date().toDateString() === date.toDateString();
+  return today ? clock(ms) : `${day} ${clock(ms)}`;
+}
+
+const LONGEST_TEXT = 400;
+// Control characters, and those that change the direction of the text around them.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+
+// Text from jobs, nodes and workers: unseen characters become visible, long texts are cut.
+export function foreign(text: string): string {
+  const cut = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text;
+  return escaped(cut);
+}
+
+function escaped(text: string): string {
+  return text.replace(UNSEEN, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+// A word of a shell command that the reader copies. Unseen characters are written as escapes,
+// which bash understands, so that a copied command does only what it shows.
+export function shellWord(text: string): string {
+  const safe = /^[A-Za-z0-9_./:@%+=-]+$/;
+  if (safe.test(text)) return text;
+  if (text.search(UNSEEN) < 0) return `'${text.replaceAll("'", "'\\''")}'`;
+  return `$'${escaped(text.replace(/[\\']/g, "\\$&"))}'`;
+}
+
+export function words(identifier: string): string {
+  return identifier.replaceAll("_", " ");
+}

@@ -1,0 +1,111 @@
+// The keyboard. No key changes anything on the cluster.
+import {signal} from "@preact/signals";
+
+import {shellWord} from "./format";
+import * as store from "./store";
+import {showCluster, showRun} from "./views";
+
+export const KEYS: [string, string][] = [
+  ["g c", "Show the cluster"],
+  ["g r", "Show the run"],
+  ["/", "Choose a run"],
+  ["j, k", "Go to the next or the previous row of a table"],
+  ["+, −", "Show less or more time in the charts"],
+  ["0", "Show the whole run in the charts"],
+  ["← → ↑ ↓", "Move the cursor of the chart or the map that has the focus"],
+  ["y", "Copy the command that explains the run's faults"],
+  ["?", "Show or hide this list"],
+  ["Esc", "Hide this list"],
+];
+
+export const helpIsShown = signal(false);
+export const copied = signal("");
+
+export function explainCommand(): string {
+  const run = store.view.value?.run;
+  return run === undefined ? "" : `longhaul explain ${shellWord(run.run_directory)}`;
+}
+
+export async function copyCommand() {
+  const command = explainCommand();
+  if (command === "") return;
+  try {
+    await navigator.clipboard.writeText(command);
+    copied.value = "Copied.";
+  } catch {
+    copied.value = "The browser refused to copy: select the command.";
+  }
+  setTimeout(() => (copied.value = ""), 4_000);
+}
+
+// Zooms around the end of what is shown, where a running job changes.
+function zoom(factor: number) {
+  const series = store.view.value?.series;
+  if (series === undefined) return;
+  const now = store.range.value ?? {from: series.from_ms, to: store.lastMs.value};
+  const from = now.to - (now.to - now.from) * factor;
+  store.range.value = from <= series.from_ms ? null : {from, to: now.to};
+}
+
+function goToRow(step: number) {
+  const rows = [...document.querySelectorAll<HTMLElement>("tr[tabindex]")];
+  if (rows.length === 0) return;
+  const at = rows.indexOf(document.activeElement as HTMLElement);
+  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step;
+  rows[Math.min(rows.length - 1, Math.max(0, next))]!.focus();
+}
+
+function act(key: string): boolean {
+  switch (key) {
+    case "/":
+      document.getElementById("runs")?.focus();
+      return true;
+    case "j":
+      goToRow(1);
+      return true;
+    case "k":
+      goToRow(-1);
+      return true;
+    case "+":
+      zoom(0.5);
+      return true;
+    case "-":
+      zoom(2);
+      return true;
+    case "0":
+      store.range.value = null;
+      return true;
+    case "y":
+      void copyCommand();
+      return true;
+    case "?":
+      helpIsShown.value = !helpIsShown.value;
+      return true;
+    case "Escape":
+      helpIsShown.value = false;
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The views are two keys: g, then the first letter.
+let afterG = false;
+
+function actOnView(key: string): boolean {
+  const first = afterG;
+  afterG = key === "g" && !first;
+  if (!first) return afterG;
+  if (key === "c") showCluster();
+  if (key === "r") showRun();
+  return key === "c" || key === "r";
+}
+
+export function listenToKeys() {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = event.target as HTMLElement;
+    if (target.matches("input, select, textarea")) return;
+    if (actOnView(event.key) || act(event.key)) event.preventDefault();
+  });
+}

@@ -1,0 +1,132 @@
+import {announcement} from "./announce";
+import {age, foreign, words} from "./format";
+import {helpIsShown, KEYS} from "./keys";
+import {Shape, type Tone} from "./mark";
+import {FaultsPanel} from "./panels/faults";
+import {HeadlinePanel} from "./panels/headline";
+import {LedgerPanel} from "./panels/ledger";
+import {LossPanel} from "./panels/loss";
+import {MapPanel} from "./panels/map";
+import {NodesPanel} from "./panels/nodes";
+import {QueuesPanel} from "./panels/queues";
+import {SnapshotsPanel} from "./panels/snapshots";
+import {ThroughputPanel} from "./panels/throughput";
+import {WaitingPanel} from "./panels/waiting";
+import * as store from "./store";
+import {choose} from "./transport";
+import {showCluster, showRun} from "./views";
+
+const TONES: Record<store.Connection, Tone> =
+  {loading: "off", live: "good", stale: "warn", failed: "bad", closed: "off"};
+
+function ConnectionMark() {
+  const connection = store.connection.value;
+  const heard = connection === "live" || connection === "stale";
+  const since = heard ? `, ${age(store.ageMs.value / 1e3)}` : "";
+  const ended = store.shown.value === "run" && store.over.value;
+  const word = connection === "live" && ended ? "ended" : connection + since;
+  return (
+    <span class="mark" id="connection" data-state={connection}>
+      <Shape tone={TONES[connection]} /> {word}
+    </span>
+  );
+}
+
+function RunChoice() {
+  const runs = store.runs.value ?? [];
+  if (runs.length === 0 || store.shown.value !== "run") return null;
+  return (
+    <label>
+      Run{" "}
+      <select id="runs" value={store.runId.value ?? ""}
+        onChange={(event) => choose((event.target as HTMLSelectElement).value)}>
+        {runs.map((run) => (
+          <option key={run.id} value={run.id}>{foreign(run.id)}, {words(run.state)}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Keys() {
+  return (
+    <section id="keys" class="panel wide" aria-labelledby="keys-heading">
+      <h2 id="keys-heading">Keys</h2>
+      <dl class="keys">
+        {KEYS.map(([key, effect]) => (
+          <div key={key}><dt><kbd>{key}</kbd></dt><dd>{effect}</dd></div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function Closed() {
+  return (
+    <section id="closed" class="panel wide" aria-labelledby="closed-heading">
+      <h2 id="closed-heading">This browser has no session</h2>
+      <p>{store.closedReason.value}</p>
+      <p>This command prints an address that opens the page: <code>longhaul page</code></p>
+    </section>
+  );
+}
+
+function ViewChoice() {
+  const current = store.shown.value;
+  return (
+    <nav aria-label="Views">
+      <button type="button" aria-current={current === "run" ? "page" : undefined}
+        onClick={showRun}>Run</button>
+      <button type="button" aria-current={current === "cluster" ? "page" : undefined}
+        onClick={showCluster}>Cluster</button>
+    </nav>
+  );
+}
+
+function RunView() {
+  return (
+    <>
+      <HeadlinePanel />
+      <LossPanel />
+      <ThroughputPanel />
+      <LedgerPanel />
+      <FaultsPanel />
+      <SnapshotsPanel />
+      <NodesPanel />
+    </>
+  );
+}
+
+function ClusterViewPanels() {
+  return (
+    <>
+      <MapPanel />
+      <QueuesPanel />
+      <WaitingPanel />
+    </>
+  );
+}
+
+export function Page() {
+  return (
+    <>
+      <header>
+        <h1>Longhaul</h1>
+        <ViewChoice />
+        <RunChoice />
+        <ConnectionMark />
+        <button type="button" aria-expanded={helpIsShown.value}
+          onClick={() => (helpIsShown.value = !helpIsShown.value)}>Keys (?)</button>
+      </header>
+      <main>
+        {helpIsShown.value && <Keys />}
+        {store.closedReason.value !== null ? <Closed />
+          : store.shown.value === "run" ? <RunView /> : <ClusterViewPanels />}
+      </main>
+      <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
+      <footer>
+        <a href="/licences.txt">Licences of the libraries in this page</a>
+      </footer>
+    </>
+  );
+}

@@ -1,0 +1,67 @@
+// What a reader wants to know first: the progress, what a fault would lose, and the end.
+import type {ComponentChildren} from "preact";
+
+import {
+  count, dayAndClock, duration, foreign, number, percent, plural, UNKNOWN, words,
+} from "../format";
+import {Mark, toneOfRun} from "../mark";
+import {Panel} from "../panel";
+import type {RunView} from "../protocol";
+import * as store from "../store";
+
+function Fact({name, id, children}: {name: string; id: string; children: ComponentChildren}) {
+  return <div class="fact"><dt>{name}</dt><dd id={id}>{children}</dd></div>;
+}
+
+function step(view: RunView) {
+  const {step: now, total_steps: total} = view.run;
+  return total > 0 ? `${count(now)} of ${count(total)}` : count(now);
+}
+
+function end(view: RunView) {
+  if (store.over.value) return dayAndClock(view.run.ended_at_ms);
+  const eta = view.run.eta_seconds;
+  if (eta < 0 || view.run.step === 0) return UNKNOWN;
+  const at = store.serverNow() + eta * 1e3;
+  return <>{dayAndClock(at)} <span class="soft">in {duration(eta)}</span></>;
+}
+
+function lossNow(view: RunView) {
+  const loss = view.loss_now;
+  if (loss === null) return store.over.value ? "nothing: it has ended" : UNKNOWN;
+  const from = loss.tier === "none" ? "no snapshot yet"
+    : `${plural(loss.steps, "step")} since the snapshot of step ${count(loss.step)} (${loss.tier})`;
+  return <>{duration(loss.seconds)} <span class="soft">{from}</span></>;
+}
+
+export function HeadlinePanel() {
+  const view = store.view.value;
+  const empty = view === null && store.runs.value?.length === 0
+    ? {reason: "There is no run yet.", command: "longhaul run"} : null;
+  return (
+    <Panel id="headline" title="Run" wide ready={view !== null || empty !== null}
+      empty={empty}>
+      {view !== null && (
+        <dl class="facts">
+          <Fact name="State" id="fact-state">
+            <Mark tone={toneOfRun(view.run.state)} word={words(view.run.state)} />
+          </Fact>
+          <Fact name="Step" id="fact-step">{step(view)}</Fact>
+          <Fact name="Loss" id="fact-loss">
+            {view.series?.loss.index.length ? number(view.run.loss) : UNKNOWN}
+          </Fact>
+          <Fact name="Tokens per second" id="fact-throughput">
+            {view.run.tokens_per_second > 0 ? number(view.run.tokens_per_second) : UNKNOWN}
+          </Fact>
+          <Fact name="Goodput" id="fact-goodput">
+            {view.ledger.rank_seconds > 0 ? percent(view.ledger.goodput) : UNKNOWN}
+          </Fact>
+          <Fact name="Faults" id="fact-faults">{count(view.faults_total)}</Fact>
+          <Fact name="A fault now would lose" id="fact-loss-now">{lossNow(view)}</Fact>
+          <Fact name={store.over.value ? "Ended" : "Ends"} id="fact-end">{end(view)}</Fact>
+        </dl>
+      )}
+      {view !== null && view.run.reason !== "" && <p><bdi>{foreign(view.run.reason)}</bdi></p>}
+    </Panel>
+  );
+}

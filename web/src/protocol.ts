@@ -1,0 +1,143 @@
+// The form of the server's answers (docs/openapi.yaml).
+
+export const VIEW_VERSION = 1;
+
+export interface RunEntry {
+  id: string;
+  name: string;
+  state: string;
+  submitted_at_ms: number;
+  ended_at_ms: number;
+}
+
+export interface RunStatus extends RunEntry {
+  reason: string;
+  attempt: number;
+  restarts: number;
+  step: number;
+  highest_step: number;
+  total_steps: number;
+  loss: number | null;
+  first_loss: number | null;
+  validation_loss: number | null;
+  tokens_per_second: number;
+  seconds_per_step: number;
+  eta_seconds: number;
+  memory_step: number;
+  committed_step: number;
+  copied_step: number;
+  snapshot_interval_steps: number;
+  snapshot_interval_reason: string;
+  run_directory: string;
+}
+
+export interface Fault {
+  number: number;
+  what: string;
+  class: string;
+  node: string;
+  rank: number;
+  injected: boolean;
+  action: string;
+  lost_steps: number;
+  from_step: number;
+  happened_at_ms: number;
+  detected_at_ms: number;
+  decided_at_ms: number;
+  first_step_at_ms: number;
+  new_step_at_ms: number;
+  lost_rank_seconds: number;
+}
+
+export interface SnapshotTier {
+  tier: string;
+  step: number;
+  at_ms: number;
+  seconds: number;
+  bytes: number;
+  count: number;
+}
+
+export interface Node {
+  name: string;
+  condition: string;
+  connected: boolean;
+  health: number;
+  last_fault: string;
+  first_rank: number;
+  ranks: number;
+}
+
+export interface Ledger {
+  rank_seconds: number;
+  wall_seconds: number;
+  goodput: number;
+  categories: {category: string; rank_seconds: number}[];
+}
+
+// Columns of the periods that have samples; null: the period has no finite value.
+export interface SeriesColumns {
+  width_ms: number;
+  index: number[];
+  step: number[];
+  first: (number | null)[];
+  min: (number | null)[];
+  max: (number | null)[];
+  last: (number | null)[];
+  not_finite: number[];
+}
+
+export interface AllSeries {
+  from_ms: number;
+  loss: SeriesColumns;
+  validation_loss: SeriesColumns;
+  tokens_per_second: SeriesColumns;
+  goodput: SeriesColumns;
+}
+
+export interface RunView {
+  version: number;
+  as_of: string;
+  now_ms: number;
+  run: RunStatus;
+  loss_now: {tier: string; step: number; steps: number; seconds: number} | null;
+  ledger: Ledger;
+  faults: Fault[];
+  faults_total: number;
+  snapshots: SnapshotTier[];
+  nodes: Node[];
+  nodes_total: number;
+  series?: AllSeries;
+}
+
+// The data of events of the stream; only the parts that the page reads.
+export interface StateEvent {
+  at_ns: number;
+  state: {state: string; reason: string};
+}
+
+export interface SnapshotEvent {
+  at_ns: number;
+  snapshot: {step: number; tier: string; seconds: number; bytes: number};
+}
+
+export interface StepEvent {
+  at_ns: number;
+  step: {
+    step: number;
+    attempt: number;
+    loss: number | null;
+    has_loss: boolean;
+    has_validation_loss: boolean;
+    validation_loss: number | null;
+    tokens_per_second: number;
+    eta_seconds: number;
+    goodput: number;
+    total_steps: number;
+    step_seconds: number;
+  };
+}
+
+export function isOver(state: string): boolean {
+  return state === "succeeded" || state === "failed" || state === "stopped";
+}
