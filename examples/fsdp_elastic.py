@@ -3,10 +3,11 @@
     longhaul run --nodes 2 --procs 2 -- python3 examples/fsdp_elastic.py --steps 1000
     longhaul run --nodes 2 --procs 2 -- python3 examples/fsdp_elastic.py --steps 1000 --replicas 2
 
-`train` is called for each group and makes the model, its mesh and the optimizer; what is made once in
-each process, here the teacher and the arguments, stays. With one replica (FSDP2), a failure brings all
-ranks back to the newest snapshot. With more (HSDP), the other replicas have the lost shard, and no step
-is lost. The final weights are the same bits as those of a run without failures. PyTorch 2.6 or newer.
+`train` is called for each group and makes the model, its mesh and the optimizer; what is made once
+in each process, here the teacher and the arguments, stays. With one replica (FSDP2), a failure
+brings all ranks back to the newest snapshot. With more (HSDP), the other replicas have the lost
+shard, and no step is lost. The final weights are the same bits as those of a run without failures.
+PyTorch 2.6 or newer.
 """
 
 import argparse
@@ -79,7 +80,8 @@ def main():
             if group.rank == 0:
                 print(f"step {step} loss {mean_loss.item():.6f}", flush=True)
         weights = fingerprint(model)
-        print(f"rank {group.rank} is done after step {arguments.steps}, weights {weights}", flush=True)
+        print(f"rank {group.rank} is done after step {arguments.steps}, weights {weights}",
+              flush=True)
 
     elastic.run(train)
 

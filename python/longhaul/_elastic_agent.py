@@ -19,8 +19,8 @@ _MAX_MESSAGE_BYTES = 128 * 1024
 
 
 class Agent:
-    """Receives the agent's orders in a thread: the process may be blocked in a collective when it is
-    ordered to leave."""
+    """Receives the agent's orders in a thread: the process may be blocked in a collective when
+    it is ordered to leave."""
 
     def __init__(self, connection: socket.socket, on_leave: Callable[[], None]):
         self._connection = connection
@@ -32,7 +32,7 @@ class Agent:
 
     @classmethod
     def connect(cls, on_leave: Callable[[], None]) -> Optional["Agent"]:
-        """Returns None without an agent. `on_leave` is called by a thread at each order to leave."""
+        """Returns None without an agent. A thread calls `on_leave` at each order to leave."""
         path = os.environ.get("LONGHAUL_AGENT_SOCKET")
         if not path:
             return None

@@ -21,6 +21,7 @@ from typing import Any, Iterator, Optional, Set, Tuple
 _TAG = 0x6C68  # of messages that no rank receives
 _BREAK_PERIOD_S = 0.05
 _BREAK_LIMIT_S = 2.0  # after which the agent ends the process
+_END_LIMIT_S = 0.5  # a connection that is open for longer is not of a group
 
 
 _Sockets = Set[Tuple[int, str]]  # descriptors and the names that their links in /proc have
@@ -88,11 +89,29 @@ class Groups:
                     os.close(copy)
 
     def break_until_left(self) -> None:
-        """For a thread: breaks the groups until another thread has left them or the time is over."""
+        """For a thread: breaks the groups until another one has left them or the time is over."""
         self.break_all()
         end = time.monotonic() + _BREAK_LIMIT_S
         while not self._left.wait(_BREAK_PERIOD_S) and time.monotonic() < end:
             self._end_stuck()
+
+    def _await_ends(self) -> None:
+        """Returns when Gloo has seen the end of all connections. A group's destructor waits for
+        its collectives, and a group that is being destroyed cannot be written to."""
+        end = time.monotonic() + _END_LIMIT_S
+        stuck_at = time.monotonic() + _BREAK_PERIOD_S
+        while self._open_connections() and time.monotonic() < end:
+            time.sleep(0.002)
+            if time.monotonic() >= stuck_at:
+                self._end_stuck()
+                stuck_at = time.monotonic() + _BREAK_PERIOD_S
+
+    def _open_connections(self) -> bool:
+        with self._lock:
+            found = [each for each in (_open(*one) for one in self._of_gloo) if each is not None]
+        for each in found:
+            each.close()
+        return bool(found)
 
     def _end_stuck(self) -> None:
         """Ends connections that were shut down and whose end Gloo has not seen.
@@ -120,6 +139,7 @@ class Groups:
             traceback.clear_frames(each.__traceback__)
             each = each.__context__
         gc.collect()
+        self._await_ends()
         _destroy()
         with self._lock:
             self._made.clear()
@@ -138,7 +158,8 @@ def _destroy() -> None:
         else:
             dist.destroy_process_group()
     except RuntimeError as failure:  # the group is broken; a new one does not use it
-        print(f"longhaul: the old group was left with an error: {failure}", file=sys.stderr, flush=True)
+        print(f"longhaul: the old group was left with an error: {failure}", file=sys.stderr,
+              flush=True)
 
 
 def _name(descriptor: int) -> str:
@@ -156,8 +177,8 @@ def _sockets() -> Set[Tuple[int, str]]:
 
 
 def _shut_down_tcp(descriptor: int) -> None:
-    """Raises OSError for a socket that is not connected: Gloo ends the process if a listening one is
-    shut down."""
+    """Raises OSError for a socket that is not connected: Gloo ends the process if a listening one
+    is shut down."""
     with socket.socket(fileno=os.dup(descriptor)) as connection:
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.getpeername()

@@ -1,4 +1,4 @@
-"""The state of a script in which each process holds a shard: `fully_shard` of PyTorch 2.6 and newer.
+"""The state of a script in which each process holds a shard: `fully_shard`, PyTorch 2.6 and newer.
 
 The model of an attempt is bound to its groups, so each attempt makes it anew, and the state moves
 from the survivors' old model to the new one. Ranks that hold the same boxes of the same tensors
@@ -50,9 +50,9 @@ def check(torch: Any, objects: Sequence[Any], world_size: int) -> Optional[bool]
                 mesh = tensor.device_mesh
                 kinds = [set() for _ in range(mesh.ndim)]
             if tensor.device_mesh != mesh:
-                raise ValueError(f"parameter {name} is on the device mesh {tensor.device_mesh}, and "
-                                 f"others are on {mesh}: longhaul.elastic supports one mesh; use the "
-                                 "same mesh in every call of fully_shard")
+                raise ValueError(f"parameter {name} is on the device mesh {tensor.device_mesh}, "
+                                 f"and others are on {mesh}: longhaul.elastic supports one mesh; "
+                                 "use the same mesh in every call of fully_shard")
             for kind, placement in zip(kinds, tensor.placements):
                 kind.add(type(placement).__name__)
         _refuse(module, mesh is not None)
@@ -65,8 +65,9 @@ def check(torch: Any, objects: Sequence[Any], world_size: int) -> Optional[bool]
 def _refuse(module: Any, sharded: bool) -> None:
     for each in module.modules():
         if type(each).__name__ == "FullyShardedDataParallel":
-            raise ValueError("the model contains a FullyShardedDataParallel, which longhaul.elastic "
-                             "does not support: use torch.distributed.fsdp.fully_shard")
+            raise ValueError("the model contains a FullyShardedDataParallel, which "
+                             "longhaul.elastic does not support: use "
+                             "torch.distributed.fsdp.fully_shard")
         compiled = getattr(each, "_compiled_call_impl", None) is not None
         if sharded and (compiled or type(each).__name__ == "OptimizedModule"):
             raise ValueError("the model is sharded and compiled: longhaul.elastic does not support "
@@ -135,9 +136,9 @@ def from_replicas(torch: Any, dist: Any, state: Dict[str, Any], carried: Optiona
 def _check_same(shapes: List[List[int]], tensors: List[Any]) -> None:
     own = [list(each.shape) for each in tensors]
     if shapes != own:
-        raise ValueError(f"the state of the survivors has {len(shapes)} tensors of other shapes than "
-                         f"the {len(own)} of this process: make the same objects in each attempt, "
-                         "and give them to synchronize in the same order on every rank")
+        raise ValueError(f"the state of the survivors has {len(shapes)} tensors of other shapes "
+                         f"than the {len(own)} of this process: make the same objects in each "
+                         "attempt, and give them to synchronize in the same order on every rank")
 
 
 def _send(torch: Any, dist: Any, tensors: List[Any], tree: bytes, peer: int, device: Any) -> None:

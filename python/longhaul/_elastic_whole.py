@@ -1,4 +1,4 @@
-"""The state of a script in which each process holds all of it: it is sent from one rank to all others."""
+"""The state of a script in which each process holds all of it: one rank sends it to all others."""
 
 from typing import Any, Callable, List, Sequence
 
@@ -52,7 +52,8 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def _broadcast_state(torch: Any, dist: Any, target: Any, source: int, rank: int, device: Any) -> None:
+def _broadcast_state(torch: Any, dist: Any, target: Any, source: int, rank: int,
+                     device: Any) -> None:
     tensors: List[Any] = []
 
     def take(value: Any) -> Any:

@@ -14,9 +14,9 @@
 
     elastic.run(train)
 
-With `fully_shard` the function makes the model and the optimizer, and calls `group.snapshot()` after
-each step. Under `longhaul run`, `run` calls the function again in each attempt in which this process
-takes part. Without an agent it initialises torch.distributed and calls the function once.
+With `fully_shard` the function makes the model and the optimizer, and calls `group.snapshot()`
+after each step. Under `longhaul run`, `run` calls the function again in each attempt in which this
+process takes part. Without an agent it initialises torch.distributed and calls the function once.
 docs/elastic-scripts.md states when a process is kept. PyTorch 2 or newer.
 """
 
@@ -36,8 +36,8 @@ from . import snapshot as _snapshot
 from ._elastic_agent import Agent
 from ._elastic_groups import Groups
 
-# A lost worker is reported within milliseconds, and a lost node within some seconds. After this time
-# without such a report the error is the script's own.
+# A lost worker is reported within milliseconds, and a lost node within some seconds. After this
+# time without such a report the error is the script's own.
 _REPORT_LIMIT_S = 5.0
 
 
@@ -90,13 +90,15 @@ class Group:
         carried = self._past.carried
         if carried is not None and carried.boxes != boxes:
             carried = None  # the shards are others now
-        mine = torch.tensor([boxes, carried.step if carried else 0], dtype=torch.int64, device=device)
+        mine = torch.tensor([boxes, carried.step if carried else 0], dtype=torch.int64,
+                            device=device)
         gathered = [torch.zeros_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine)
         all_boxes, held = ([int(each[i].item()) for each in gathered] for i in (0, 1))
         common = _elastic_sharded.common_step(held, all_boxes)
         if common is not None:
-            _elastic_sharded.from_replicas(torch, dist, state, carried, common, held, all_boxes, device)
+            _elastic_sharded.from_replicas(torch, dist, state, carried, common, held, all_boxes,
+                                           device)
             progress.step = common
         else:
             saved = _restore(into=state)
@@ -109,8 +111,8 @@ class Group:
         """Takes a snapshot of the synchronized objects if one is due. A collective: call it after
         each step, when `progress.step` is set. Raises ValueError if they are not sharded."""
         if not self._state:
-            raise ValueError("Group.snapshot is for objects that synchronize was given and that are "
-                             "sharded; call longhaul.snapshot for others")
+            raise ValueError("Group.snapshot is for objects that synchronize was given and that "
+                             "are sharded; call longhaul.snapshot for others")
         if _due(self._progress.step):
             _snapshot(self._state, self._progress.step)
 
@@ -136,20 +138,20 @@ class _Past:
     def check_new(self, torch: Any, objects: Any) -> None:
         modules = [each for each in objects if isinstance(each, torch.nn.Module)]
         if any(old() is each for old in self._modules for each in modules):
-            raise ValueError("the model is the one of the attempt before, whose group has ended: with "
-                             "fully_shard, make the model and the optimizer in the function that "
-                             "longhaul.elastic.run calls")
+            raise ValueError("the model is the one of the attempt before, whose group has ended: "
+                             "with fully_shard, make the model and the optimizer in the function "
+                             "that longhaul.elastic.run calls")
         self._modules = [weakref.ref(each) for each in modules]
 
 
 def run(train: Callable[[Group], Any], backend: Optional[str] = None) -> Any:
-    """Calls `train(group)` with an initialised torch.distributed until it returns; returns its result.
+    """Calls `train(group)` with an initialised torch.distributed until it returns its result.
 
     A RuntimeError, which a failed collective raises, is raised to the caller if no other worker has
     failed within 5 s. Otherwise the process leaves its group, becomes a worker of the next attempt,
     and `train` is called again. Other exceptions are raised at once.
-    `backend` is that of init_process_group: by default NCCL with CUDA, else Gloo. Objects that exist
-    when this is called are excluded from garbage collection (gc.freeze).
+    `backend` is that of init_process_group: by default NCCL with CUDA, else Gloo. Objects that
+    exist when this is called are excluded from garbage collection (gc.freeze).
     """
     process = _Process(train, backend)
     try:

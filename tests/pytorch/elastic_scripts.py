@@ -38,6 +38,25 @@ def unread(group):
     dist.recv(data, src=1, tag=2)
 
 
+def unread_at_the_end(group):
+    """As unread, for a collective that is under way when rank 0 destroys its groups."""
+    show(group)
+    data = torch.zeros(1)
+    pair = dist.new_group([0, 1])
+    if group.attempt > 1:
+        dist.barrier()
+        return
+    if group.rank == 0:
+        dist.irecv(data, src=1, group=pair)
+    dist.barrier()
+    if group.rank == 1:
+        dist.send(data, dst=0, group=pair)
+        wait_for_death()
+    if group.rank == 0:
+        dist.all_reduce(torch.zeros(1), group=pair, async_op=True)
+    dist.recv(data, src=1)
+
+
 def crossed(group):
     """Ranks 0 and 2 wait for each other in two subgroups, and none of them for the lost rank."""
     show(group)
@@ -54,7 +73,8 @@ def crossed(group):
 
 
 def tensor_parallel(group):
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel, RowwiseParallel, parallelize_module)
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
     parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "1": RowwiseParallel()})

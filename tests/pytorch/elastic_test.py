@@ -181,6 +181,8 @@ class ElasticTest(unittest.TestCase):
         return pids, first[0], step
 
     def check_sharded(self, replicas):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
         steps = 150
         quiet = self.train_sharded("quiet", replicas, steps, 0)
         self.assertEqual(quiet.end(), 0, quiet.shown())
@@ -208,7 +210,7 @@ class ElasticTest(unittest.TestCase):
         self.check_sharded(2)
 
     def test_survivors_that_nothing_interrupts_leave_in_time(self):
-        for kind in ("unread", "crossed"):
+        for kind in ("unread", "unread_at_the_end", "crossed"):
             with self.subTest(kind):
                 run = self.start(kind, str(SCRIPTS), kind)
                 pids = run.until_attempt(1)
@@ -221,6 +223,8 @@ class ElasticTest(unittest.TestCase):
                     self.assertEqual(after[rank], pids[rank] * 2, run.text())
 
     def test_what_cannot_be_continued_is_refused(self):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
         for kind, message in (("tensor_parallel", "Tensor, pipeline and expert parallelism are not"),
                               ("part_of_the_ranks", "requires a mesh of all ranks"),
                               ("compiled", "torch.compile"),
@@ -231,6 +235,8 @@ class ElasticTest(unittest.TestCase):
                 self.assertIn(message, run.text())
 
     def test_a_model_of_the_attempt_before_is_refused(self):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
         run = self.start("old_model", str(SCRIPTS), "old_model", options=("--max-restarts", "1"))
         pids = run.until_attempt(1)
         run.until(lambda: "ready" in run.text(), "victim")
