@@ -1,6 +1,6 @@
 """longhaul.elastic under `longhaul run`: survivors of a killed worker keep their process.
 
-usage: elastic_test.py LONGHAUL VERSION
+usage: elastic_test.py LONGHAUL LIBLONGHAUL VERSION
 
 VERSION is one that tools/pytorch_environment makes. Skipped without that environment.
 """
@@ -20,6 +20,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = str(ROOT / "examples/ddp_elastic.py")
+SHARDED = str(ROOT / "examples/fsdp_elastic.py")
+SCRIPTS = ROOT / "tests/pytorch/elastic_scripts.py"
 RANKS = 4
 LIMIT_S = 150
 
@@ -27,14 +29,15 @@ LIMIT_S = 150
 class Run:
     """`longhaul run` of the script, read through the logs of its workers."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, *words, options=()):
         self.folder = folder
         self.output = open(f"{folder}/output", "w")
         self.child = subprocess.Popen(
-            [sys.longhaul, "run", "--nodes", "2", "--procs", "2", "--run-dir", f"{folder}/run", "--",
-             sys.python, *words], cwd=folder, stdout=self.output, stderr=subprocess.STDOUT,
+            [sys.longhaul, "run", "--nodes", "2", "--procs", "2", "--run-dir", f"{folder}/run", *options,
+             "--", sys.python, *words], cwd=folder, stdout=self.output, stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
-                 "PYTHONDONTWRITEBYTECODE": "1", "GLOO_SOCKET_IFNAME": "lo"})
+                 "PYTHONDONTWRITEBYTECODE": "1", "GLOO_SOCKET_IFNAME": "lo",
+                 "LONGHAUL_LIBRARY": sys.library})
         self.watchdog = threading.Timer(LIMIT_S, self.child.kill)
         self.watchdog.start()
 
@@ -105,9 +108,9 @@ class ElasticTest(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="elastic-test-")
         self.addCleanup(shutil.rmtree, self.folder, True)
 
-    def start(self, name, *words):
+    def start(self, name, *words, options=()):
         os.mkdir(f"{self.folder}/{name}")
-        run = Run(f"{self.folder}/{name}", *words)
+        run = Run(f"{self.folder}/{name}", *words, options=options)
         self.addCleanup(run.stop)
         return run
 
@@ -158,6 +161,89 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(len({each for _, each in done}), 1, run.text())
         self.assertEqual(set(run.starts()[0][0]), {pids[0][0]}, "rank 0 kept its process")
 
+    def train_sharded(self, name, replicas, steps, step_time):
+        return self.start(name, SHARDED, "--replicas", str(replicas), "--steps", str(steps),
+                          "--step-time", str(step_time))
+
+    def kill_sharded(self, run, pids, number, victim):
+        """Kills a worker and returns the processes of the next attempt, its first steps and the last
+        step before."""
+        before = {rank: each[-1] for rank, each in pids.items()}
+        step = int(re.findall(r"^step (\d+) ", run.text(), re.M)[-1])
+        os.kill(before[victim], signal.SIGKILL)
+        pids = run.until_attempt(number)
+        for rank in range(RANKS):
+            kept = pids[rank][-1] == before[rank]
+            self.assertEqual(kept, rank != victim, f"rank {rank} in\n{run.text()}")
+        first = run.starts()[1][-RANKS:]
+        self.assertEqual(len(set(first)), 1, run.text())
+        run.until_step(max(step + 3, first[0] + 3))
+        return pids, first[0], step
+
+    def check_sharded(self, replicas):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
+        steps = 150
+        quiet = self.train_sharded("quiet", replicas, steps, 0)
+        self.assertEqual(quiet.end(), 0, quiet.shown())
+        expected = {each for _, each in weights(quiet.text())}
+        self.assertEqual(len(expected), 1, quiet.text())
+
+        run = self.train_sharded("killed", replicas, steps, 0.05)
+        pids = run.until_attempt(1)
+        run.until_step(10)
+        for number, victim in enumerate([1, 0, 3], 2):
+            pids, first, step = self.kill_sharded(run, pids, number, victim)
+            if replicas > 1:
+                self.assertGreater(first, step, "the other replica has the shard")
+            else:
+                self.assertGreater(first, 1, "there is a snapshot")
+        self.assertEqual(run.end(), 0, run.shown())
+        done = weights(run.text())
+        self.assertEqual(sorted(rank for rank, _ in done), ["0", "1", "2", "3"], run.text())
+        self.assertEqual({each for _, each in done}, expected, run.text())
+
+    def test_fully_shard_returns_to_a_snapshot_and_survivors_keep_their_process(self):
+        self.check_sharded(1)
+
+    def test_fully_shard_with_replicas_loses_no_step(self):
+        self.check_sharded(2)
+
+    def test_survivors_that_nothing_interrupts_leave_in_time(self):
+        for kind in ("unread", "unread_at_the_end", "crossed"):
+            with self.subTest(kind):
+                run = self.start(kind, str(SCRIPTS), kind)
+                pids = run.until_attempt(1)
+                run.until(lambda: "ready" in run.text(), "victim")
+                time.sleep(0.5)  # until the others are blocked
+                os.kill(pids[1][-1], signal.SIGKILL)
+                self.assertEqual(run.end(), 0, run.shown())
+                after = run.starts()[0]
+                for rank in (0, 2, 3):
+                    self.assertEqual(after[rank], pids[rank] * 2, run.text())
+
+    def test_what_cannot_be_continued_is_refused(self):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
+        for kind, message in (("tensor_parallel", "Tensor, pipeline and expert parallelism are not"),
+                              ("part_of_the_ranks", "requires a mesh of all ranks"),
+                              ("compiled", "torch.compile"),
+                              ("whole_snapshot", "Group.snapshot is for objects")):
+            with self.subTest(kind):
+                run = self.start(kind, str(SCRIPTS), kind, options=("--max-restarts", "0"))
+                self.assertEqual(run.end(), 1, run.shown())
+                self.assertIn(message, run.text())
+
+    def test_a_model_of_the_attempt_before_is_refused(self):
+        if sys.torch == "2.4":
+            self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")
+        run = self.start("old_model", str(SCRIPTS), "old_model", options=("--max-restarts", "1"))
+        pids = run.until_attempt(1)
+        run.until(lambda: "ready" in run.text(), "victim")
+        os.kill(pids[1][-1], signal.SIGKILL)
+        self.assertEqual(run.end(), 1, run.shown())
+        self.assertIn("the model is the one of the attempt before", run.text())
+
     def test_an_exception_of_the_script_fails_the_worker(self):
         script = f"{self.folder}/failing.py"
         with open(script, "w") as file:
@@ -173,5 +259,6 @@ class ElasticTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.longhaul, sys.torch = os.path.abspath(sys.argv[1]), sys.argv[2]
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    sys.longhaul, sys.library = map(os.path.abspath, sys.argv[1:3])
+    sys.torch = sys.argv[3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
