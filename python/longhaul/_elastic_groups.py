@@ -41,7 +41,10 @@ class Groups:
     def recorded(self, dist: Any) -> Iterator[None]:
         """Connections of groups that are made meanwhile are recorded: those of the default group,
         of new_group and of device meshes."""
-        make = dist.distributed_c10d._new_process_group_helper
+        make = getattr(dist.distributed_c10d, "_new_process_group_helper", None)
+        if make is None:  # PyTorch has no public hook; without it only known connections are ended
+            yield
+            return
 
         @functools.wraps(make)
         def record(*arguments: Any, **options: Any) -> Any:

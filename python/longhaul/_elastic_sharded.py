@@ -59,7 +59,7 @@ def check(torch: Any, objects: Sequence[Any], world_size: int) -> Optional[bool]
     if mesh is None:
         return None
     _check_mesh(mesh, kinds, world_size)
-    return mesh.ndim == 2
+    return bool(mesh.ndim == 2)
 
 
 def _refuse(module: Any, sharded: bool) -> None:
