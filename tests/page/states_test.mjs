@@ -80,7 +80,7 @@ test("every panel of a full run is live and has its data", async () => {
   await withPage(() => {}, async (page) => {
     await waitForState(page, "live");
     const shown = await panels(page);
-    assert.match(shown.ledger.text, /Sum10equals the time of all ranks/);
+    assert.match(shown.ledger.text, /Sum10\.000equals the time of all ranks/);
     assert.match(shown.ledger.text, /75.0 % of the time/);
     assert.match(shown.faults.text, /killed by signal 9 \(injected\)/);
     assert.match(shown.faults.text, /in 2.0 s/);
@@ -98,6 +98,14 @@ test("a ledger whose sum differs says so", async () => {
     await waitForState(page, "live", ["ledger"]);
     assert.match((await panels(page)).ledger.text, /differs from the time of all ranks, 11/);
   });
+});
+
+test("the choice of runs has the state of the run that is shown, not of the older list", async () => {
+  await withPage((server) => (server.runs = [{...server.view.run, state: "queued"}]),
+    async (page) => {
+      await waitForState(page, "live");
+      assert.match(await text(page, "#runs"), /, running/);
+    });
 });
 
 test("panels are stale when nothing was heard for 15 s, with the age", async () => {

@@ -12,6 +12,11 @@ export function number(value: number | null | undefined, digits = 4): string {
   return value.toLocaleString("en-US", {maximumFractionDigits: Math.max(0, digits - whole)});
 }
 
+// With as many decimals for each, so that a column of them can be compared at a glance.
+export function seconds(value: number): string {
+  return value.toLocaleString("en-US", {minimumFractionDigits: 3, maximumFractionDigits: 3});
+}
+
 export function count(value: number): string {
   return value.toLocaleString("en-US");
 }

@@ -33,6 +33,7 @@ function ConnectionMark() {
 }
 
 function RunChoice() {
+  const followed = store.view.value?.run;
   const runs = store.runs.value ?? [];
   if (runs.length === 0 || store.shown.value !== "run") return null;
   return (
@@ -41,7 +42,9 @@ function RunChoice() {
       <select id="runs" value={store.runId.value ?? ""}
         onChange={(event) => choose((event.target as HTMLSelectElement).value)}>
         {runs.map((run) => (
-          <option key={run.id} value={run.id}>{foreign(run.id)}, {words(run.state)}</option>
+          <option key={run.id} value={run.id}>
+            {foreign(run.id)}, {words(run.id === followed?.id ? followed.state : run.state)}
+          </option>
         ))}
       </select>
     </label>

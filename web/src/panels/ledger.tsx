@@ -1,5 +1,5 @@
 import {Chart} from "../chart";
-import {number, percent, shellWord, words} from "../format";
+import {percent, seconds, shellWord, words} from "../format";
 import {sharesOf, sumAgrees, sumOf} from "../ledger_groups";
 import {Panel} from "../panel";
 import type {Ledger} from "../protocol";
@@ -43,7 +43,7 @@ function CategoryTable({ledger}: {ledger: Ledger}) {
         {rows.map(({category, rank_seconds}) => (
           <tr key={category}>
             <td>{words(category)}</td>
-            <td class="number" data-value={rank_seconds}>{number(rank_seconds, 6)}</td>
+            <td class="number" data-value={rank_seconds}>{seconds(rank_seconds)}</td>
             <td class="number">{share(rank_seconds, ledger.rank_seconds)}</td>
           </tr>
         ))}
@@ -51,9 +51,9 @@ function CategoryTable({ledger}: {ledger: Ledger}) {
       <tfoot>
         <tr>
           <th>Sum</th>
-          <td class="number">{number(sumOf(ledger), 6)}</td>
+          <td class="number">{seconds(sumOf(ledger))}</td>
           <td>{sumAgrees(ledger) ? "equals the time of all ranks"
-            : `differs from the time of all ranks, ${number(ledger.rank_seconds, 6)}`}</td>
+            : `differs from the time of all ranks, ${seconds(ledger.rank_seconds)}`}</td>
         </tr>
       </tfoot>
     </table>

@@ -35,7 +35,7 @@ export function NodesPanel() {
           <div class="scroll" tabIndex={0} role="group" aria-label="Nodes of the run">
             <table>
               <thead><tr><th>Node</th><th>Condition</th><th class="number">Ranks</th>
-                <th class="number">Health</th><th>Last fault</th></tr></thead>
+                <th class="number">Health</th><th>Last fault of the node</th></tr></thead>
               <tbody>{view.nodes.map((node) => <Row key={node.name} node={node} />)}</tbody>
             </table>
           </div>

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include "base/temporary_folder.h"
 
 namespace longhaul::service {
 namespace {
@@ -11,12 +10,9 @@ namespace {
 class EventWatcherTest : public testing::Test {
  protected:
   EventWatcherTest() {
-    std::string pattern = testing::TempDir() + "/watcher_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    log_ = *EventLog::Open(directory_ + "/events.db");
+    log_ = *EventLog::Open(folder_.path() + "/events.db");
     feed_ = std::make_unique<NotificationFeed>(*log_);
   }
-  ~EventWatcherTest() override { std::filesystem::remove_all(directory_); }
 
   void Publish(const std::string& job, size_t steps) {
     std::vector<LoggedNotification> logged(steps);
@@ -37,7 +33,7 @@ class EventWatcherTest : public testing::Test {
     return std::make_unique<EventWatcher>(*feed_, stream, open_, [this] { return now_; });
   }
 
-  std::string directory_;
+  const TemporaryFolder folder_{testing::TempDir()};
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<NotificationFeed> feed_;
   std::shared_ptr<std::atomic<uint64_t>> open_ = std::make_shared<std::atomic<uint64_t>>(0);

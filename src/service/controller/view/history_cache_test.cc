@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
+
+#include "base/temporary_folder.h"
 
 namespace longhaul::service {
 namespace {
@@ -11,12 +12,9 @@ namespace {
 class HistoryCacheTest : public testing::Test {
  protected:
   HistoryCacheTest() {
-    std::string pattern = testing::TempDir() + "/history_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    log_ = *EventLog::Open(directory_ + "/events.db");
+    log_ = *EventLog::Open(folder_.path() + "/events.db");
     feed_ = std::make_unique<NotificationFeed>(*log_);
   }
-  ~HistoryCacheTest() override { std::filesystem::remove_all(directory_); }
 
   void Log(const std::string& job, uint64_t step, double loss) {
     LogEntry entry;
@@ -30,7 +28,7 @@ class HistoryCacheTest : public testing::Test {
     ASSERT_TRUE(log_->Append({&entry, 1}).ok());
   }
 
-  std::string directory_;
+  const TemporaryFolder folder_{testing::TempDir()};
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<NotificationFeed> feed_;
 };
