@@ -135,6 +135,9 @@ class OperatorCase(unittest.TestCase):
             print(json.dumps(job.get("status"), indent=1))
         for log in sorted(self.folder.glob("runs/*/cluster/controller.log")):
             print(log, log.read_text()[-3000:])
+            told = subprocess.run([LONGHAUL, "explain", log.parent.parent], capture_output=True,
+                                  text=True)
+            print(told.stdout + told.stderr)
 
     def cordon(self, unschedulable, *names):
         for name in names or [each["metadata"]["name"]

@@ -46,7 +46,10 @@ class OperatorTest(OperatorCase):
         wait_for(lambda: self.job("hurt")["status"]["restarts"] == 1, "a restart")
         self.server.call("DELETE", f"{PODS}/hurt-worker-1-0")
         wait_for(lambda: "hurt-worker-1-1" in self.names(), "the worker's next life")
-        wait_for(lambda: self.job("hurt")["status"]["restarts"] == 2, "a second restart")
+        # On a busy machine the lost connection may come so long after the ends of the other workers
+        # that these are a restart of their own.
+        wait_for(lambda: self.job("hurt")["status"]["restarts"] >= 2, "a second restart")
+        wait_for(lambda: self.worker_process("hurt-worker-1-1"), "its worker")
         # The workers do not notice these two.
         before = wait_for(lambda: self.worker_process("hurt-worker-3-0"), "a worker")
         self.restart_operator()
@@ -56,7 +59,7 @@ class OperatorTest(OperatorCase):
         self.assertEqual(self.worker_process("hurt-worker-3-0"), before)
         self.await_phase("hurt", "Succeeded")
         status = self.job("hurt")["status"]
-        self.assertEqual(status["restarts"], 2)
+        self.assertIn(status["restarts"], (2, 3))
         losses = self.losses(run)
         self.assertEqual(losses, {step: expected[step] for step in losses})
         # The report of a step may be lost with the controller, not the step.

@@ -75,6 +75,12 @@ class Run:
     def until_step(self, step):
         self.until(lambda: re.search(rf"^step {step} ", self.text(), re.M), f"step {step}")
 
+    def until_snapshot(self):
+        def is_there():
+            with open(f"{self.folder}/run/events.jsonl", errors="replace") as file:
+                return '"type":"snapshot"' in file.read()
+        self.until(is_there, "snapshot")
+
     def shown(self):
         with open(f"{self.folder}/output", errors="replace") as file:
             return file.read()
@@ -192,6 +198,7 @@ class ElasticTest(unittest.TestCase):
         run = self.train_sharded("killed", replicas, steps, 0.05)
         pids = run.until_attempt(1)
         run.until_step(10)
+        run.until_snapshot()
         for number, victim in enumerate([1, 0, 3], 2):
             pids, first, step = self.kill_sharded(run, pids, number, victim)
             if replicas > 1:
