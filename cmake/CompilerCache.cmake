@@ -4,12 +4,12 @@
 # A result is found again from another folder: paths below the source tree are hashed as relative
 # ones (CCACHE_BASEDIR), and the working directory is not hashed (CCACHE_NOHASHDIR). The sloppiness
 # is what ccache requires in order to cache files that use a precompiled header; no source uses
-# __TIME__.
+# __TIME__. How much memory the compiler uses changes no result (--param=ggc-*, Longhaul.cmake).
 find_program(CCACHE ccache)
 if(CCACHE AND NOT DEFINED ENV{CMAKE_CXX_COMPILER_LAUNCHER})
   set(LONGHAUL_COMPILER_LAUNCHER env
     CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_IGNOREOPTIONS=--param=ggc-* ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${LONGHAUL_COMPILER_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${LONGHAUL_COMPILER_LAUNCHER})
 else()
