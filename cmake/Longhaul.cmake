@@ -30,9 +30,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # warnings: it builds the fuzzers only, and GCC's are the ones that stop a build.
   target_compile_options(longhaul_flags INTERFACE
     -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-restrict)
-  # GCC collects its garbage only above 1 GiB (in KiB), which few sources reach: one eighth of the
+  # GCC collects its garbage only above 512 MiB (in KiB), which few sources reach: one eighth of the
   # compilers' time was collection (CONTRIBUTING.md). The number of parallel compilers allows it.
-  target_compile_options(longhaul_flags INTERFACE --param=ggc-min-heapsize=1048576)
+  target_compile_options(longhaul_flags INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 target_include_directories(longhaul_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(longhaul_flags INTERFACE Threads::Threads)

@@ -13,7 +13,7 @@
 namespace longhaul::trainer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // By whole numbers: a double would lose nanoseconds of a monotonic clock.
 std::string Microseconds(int64_t nanoseconds) {
@@ -23,11 +23,11 @@ std::string Microseconds(int64_t nanoseconds) {
   return text;
 }
 
-std::string ListText(std::span<const int> ranks) { return Json(ranks).dump(); }
+std::string ListText(std::span<const int> ranks) { return OrderedJson(ranks).dump(); }
 
 // [[4, 8], [8]] from 2, 4, 8, 1, 8.
-Json Shapes(std::span<const int64_t> dimensions) {
-  Json shapes = Json::array();
+OrderedJson Shapes(std::span<const int64_t> dimensions) {
+  OrderedJson shapes = OrderedJson::array();
   for (size_t i = 0; i < dimensions.size();) {
     const auto count = static_cast<size_t>(dimensions[i]);
     shapes.push_back(dimensions.subspan(i + 1, count));
@@ -196,11 +196,11 @@ void Recorder::OnMessage(const Group& group, const Message& message) {
 }
 
 std::string Recorder::Arguments(const Span& span) const {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   if (span.kind == Span::Kind::kOperator) {
     const OperatorLabel& label = labels_[span.detail];
     json["Operator"] = label.kind;
-    json["Sizes"] = Json(label.sizes).dump();
+    json["Sizes"] = OrderedJson(label.sizes).dump();
     json["Layer"] = label.layer;
     json["Direction"] = span.backward ? "backward" : "forward";
   } else if (span.kind == Span::Kind::kMessage) {
@@ -230,7 +230,7 @@ void Recorder::Append(const Span& span, std::string& json) const {
   const auto event = [&](const char* category, const std::string& name, const std::string& more) {
     json += R"({"ph":"X","cat":")";
     json += category;
-    json += R"(","name":)" + Json(name).dump() + R"(,"pid":)" + std::to_string(rank_) +
+    json += R"(","name":)" + OrderedJson(name).dump() + R"(,"pid":)" + std::to_string(rank_) +
             R"(,"tid":1,"ts":)" + Microseconds(span.begin_ns) + R"(,"dur":)" +
             Microseconds(span.end_ns - span.begin_ns) + R"(,"args":)" + more + "},\n";
   };
@@ -247,8 +247,8 @@ void Recorder::Append(const Span& span, std::string& json) const {
   // On a processor the operator is its own kernel: one row for its work, one for its execution.
   const size_t place = static_cast<size_t>(&span - spans_.data()) + 1;
   const std::string id = R"("External id":)" + std::to_string(place);
-  const Json shapes = Shapes(std::span(dimensions_).subspan(span.detail, span.length));
-  const Json types(std::vector<std::string>(shapes.size(), "float"));
+  const OrderedJson shapes = Shapes(std::span(dimensions_).subspan(span.detail, span.length));
+  const OrderedJson types(std::vector<std::string>(shapes.size(), "float"));
   event("cpu_op", span.name,
         "{" + id + R"(,"Input Dims":)" + shapes.dump() + R"(,"Input type":)" + types.dump() + "}");
   event("kernel", span.name, "{" + id + "}");
