@@ -129,6 +129,10 @@ void StatusReporter::AddProgress(const JobRecord& job, proto::JobStatus& status)
   status.set_seconds_per_step(progress.step_seconds());
   status.set_eta_seconds(job.live() ? progress.EtaSeconds(job.total_steps()) : -1);
   status.set_output_total_steps(progress.output_total());
+  status.set_last_step_at_ns(progress.last_step_at() ? ToNanoseconds(*progress.last_step_at()) : 0);
+  status.set_has_loss(progress.losses().has_first);
+  status.set_has_validation_loss(progress.losses().has_first_validation);
+  status.set_slow(job.live() && job.slowness.has_named());
 }
 
 void StatusReporter::AddSnapshots(const JobRecord& job, proto::JobStatus& status) const {

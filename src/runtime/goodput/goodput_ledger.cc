@@ -370,6 +370,13 @@ proto::Ledger GoodputLedger::Summary(Instant now) const {
     entry->set_rank_seconds(seconds[i]);
   }
   ledger.set_rank_seconds(sum);
+  const auto booked = [&](__int128 nanoseconds) {
+    return static_cast<double>(nanoseconds) * weight;
+  };
+  const __int128 lost = total_ns_[proto::LOST_WORK];
+  ledger.set_stepped_rank_seconds(booked(total_ns_[proto::PRODUCTIVE] + lost));
+  ledger.set_lost_rank_seconds(booked(lost));
+  ledger.set_held_rank_seconds(booked(elapsed_ns_ - total_ns_[proto::QUEUE]));
   ledger.set_wall_seconds(ToSeconds((finished_ ? end : std::max(end, now)) - start_));
   // Waiting in a queue uses no accelerator, so it does not lower the goodput.
   const double outside_queue = sum - seconds[proto::QUEUE];

@@ -81,6 +81,9 @@ TEST(GoodputLedger, ARollbackMovesWhatWasDoneToLostWork) {
   ledger.Rollback(3);
   EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::PRODUCTIVE), 3.0);
   EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 2.0);
+  EXPECT_DOUBLE_EQ(ledger.Summary(kStart).stepped_rank_seconds(), 5.0);
+  EXPECT_DOUBLE_EQ(ledger.Summary(kStart).lost_rank_seconds(), 2.0);
+  EXPECT_DOUBLE_EQ(ledger.Summary(kStart).held_rank_seconds(), 5.0);
   ledger.Rollback(3);
   EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 2.0) << "once is enough";
 }
@@ -290,6 +293,7 @@ TEST(GoodputLedger, SumsToTheWallTimeWhateverHappens) {
     GoodputLedger ledger(kStart, 3, 2);
     Instant now = kStart;
     uint64_t step = 0;
+    proto::Ledger before = ledger.Summary(now);
     for (int i = 0; i < 300; ++i) {
       now += Duration(static_cast<int64_t>(random.Below(2'000'000'000)));
       // Times may come late or out of order.
@@ -313,6 +317,11 @@ TEST(GoodputLedger, SumsToTheWallTimeWhateverHappens) {
       }
       ASSERT_TRUE(ledger.CheckSums().ok());
       ASSERT_TRUE(ledger.CheckEveryAccount().ok());
+      const proto::Ledger summary = ledger.Summary(now);
+      ASSERT_GE(summary.stepped_rank_seconds(), before.stepped_rank_seconds());
+      ASSERT_GE(summary.lost_rank_seconds(), before.lost_rank_seconds());
+      ASSERT_GE(summary.held_rank_seconds(), before.held_rank_seconds());
+      before = summary;
     }
     ledger.Finish(now + seconds(5));
     const proto::Ledger summary = ledger.Summary(now);

@@ -96,7 +96,7 @@ void StepReports::ReportStall(JobRecord& job, uint64_t step, Duration stall, Ins
 
 void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
   const Duration took = job.hang.TakeReport(at);
-  const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
+  const JobProgress::Taken taken = job.progress.TakeSteps(report, took, at);
   // The time before the first report includes the restart, so it says nothing about a step. But
   // this report proves that the restore is over: memory that was kept for it can be released.
   if (taken.first_of_attempt) {

@@ -16,7 +16,9 @@ void JobProgress::BeginAttempt(uint64_t step) {
   highest_step_ = std::max(highest_step_, step);
 }
 
-JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Duration took) {
+JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Duration took,
+                                          Instant at) {
+  last_step_at_ = at;
   const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
   // The time before the first report of an attempt includes the restart, so it is no step time.
   if (reports_steps_) {

@@ -35,7 +35,7 @@ class JobProgress {
   void BeginAttempt(uint64_t step);
   // Takes the steps of a report; `took` is the time for all of them. Requires that the steps follow
   // the last reported one, or that the report is the first of an attempt.
-  Taken TakeSteps(const proto::StepReported& report, Duration took);
+  Taken TakeSteps(const proto::StepReported& report, Duration took, Instant at);
   void TakeLosses(const proto::StepReported& report);
   // Takes the ranks of a node, [first, first + count), that reported a loss that is not finite.
   // Returns whether no rank had one before: after such a loss, those of others follow soon.
@@ -48,7 +48,8 @@ class JobProgress {
 
   // The last step that every reporting node has done in the present attempt.
   uint64_t step() const { return step_; }
-  uint64_t highest_step() const { return highest_step_; }  // of all attempts
+  uint64_t highest_step() const { return highest_step_; }                // of all attempts
+  std::optional<Instant> last_step_at() const { return last_step_at_; }  // of the newest report
   // Whether a step was reported in the present attempt.
   bool reports_steps() const { return reports_steps_; }
   // The steps of the whole run as read from the output of the workers; 0 when unknown.
@@ -69,6 +70,7 @@ class JobProgress {
  private:
   uint64_t step_ = 0;
   uint64_t highest_step_ = 0;
+  std::optional<Instant> last_step_at_;
   uint64_t output_total_ = 0;
   bool reports_steps_ = false;
   uint64_t step_before_ = 0;

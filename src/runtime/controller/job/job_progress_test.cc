@@ -10,6 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+const Instant kNow = Instant{} + seconds(100);
+
 proto::StepReported Steps(uint64_t first, uint64_t last, double tokens = 0) {
   proto::StepReported report;
   report.set_first_step(first);
@@ -20,9 +22,9 @@ proto::StepReported Steps(uint64_t first, uint64_t last, double tokens = 0) {
 
 TEST(JobProgress, TheFirstReportOfAnAttemptSaysNothingOfTheSpeed) {
   JobProgress progress;
-  EXPECT_TRUE(progress.TakeSteps(Steps(1, 1, 100), seconds(30)).first_of_attempt);
+  EXPECT_TRUE(progress.TakeSteps(Steps(1, 1, 100), seconds(30), kNow).first_of_attempt);
   EXPECT_EQ(progress.step_seconds(), 0);
-  EXPECT_FALSE(progress.TakeSteps(Steps(2, 3, 200), seconds(2)).first_of_attempt);
+  EXPECT_FALSE(progress.TakeSteps(Steps(2, 3, 200), seconds(2), kNow).first_of_attempt);
   EXPECT_DOUBLE_EQ(progress.step_seconds(), 1.0);
   EXPECT_DOUBLE_EQ(progress.tokens_per_second(), 100.0);
 }
@@ -30,9 +32,9 @@ TEST(JobProgress, TheFirstReportOfAnAttemptSaysNothingOfTheSpeed) {
 // Worked by hand: 0.8 * 1 s + 0.2 * 2 s.
 TEST(JobProgress, TheTimeOfAStepIsAMovingAverage) {
   JobProgress progress;
-  progress.TakeSteps(Steps(1, 1), seconds(9));
-  progress.TakeSteps(Steps(2, 2), seconds(1));
-  progress.TakeSteps(Steps(3, 3), seconds(2));
+  progress.TakeSteps(Steps(1, 1), seconds(9), kNow);
+  progress.TakeSteps(Steps(2, 2), seconds(1), kNow);
+  progress.TakeSteps(Steps(3, 3), seconds(2), kNow);
   EXPECT_DOUBLE_EQ(progress.step_seconds(), 1.2);
   EXPECT_DOUBLE_EQ(progress.EtaSeconds(13), 12.0);
   EXPECT_EQ(progress.EtaSeconds(0), -1);
@@ -41,15 +43,15 @@ TEST(JobProgress, TheTimeOfAStepIsAMovingAverage) {
 
 TEST(JobProgress, StepsThatAreDoneAgainCountOnce) {
   JobProgress progress;
-  progress.TakeSteps(Steps(1, 10, 1000), seconds(10));
+  progress.TakeSteps(Steps(1, 10, 1000), seconds(10), kNow);
   progress.BeginAttempt(4);
   EXPECT_EQ(progress.step(), 4u);
   EXPECT_EQ(progress.highest_step(), 10u);
   EXPECT_FALSE(progress.reports_steps());
-  EXPECT_FALSE(progress.TakeSteps(Steps(5, 8, 400), seconds(4)).new_step);
+  EXPECT_FALSE(progress.TakeSteps(Steps(5, 8, 400), seconds(4), kNow).new_step);
   EXPECT_DOUBLE_EQ(progress.tokens(), 1000);
   // Of the steps 9 to 12 two are new.
-  EXPECT_TRUE(progress.TakeSteps(Steps(9, 12, 400), seconds(4)).new_step);
+  EXPECT_TRUE(progress.TakeSteps(Steps(9, 12, 400), seconds(4), kNow).new_step);
   EXPECT_DOUBLE_EQ(progress.tokens(), 1200);
 }
 
@@ -69,7 +71,7 @@ TEST(JobProgress, ALossThatIsNotFiniteIsNewUntilAllAreFiniteAgain) {
 
 TEST(JobProgress, TheStepBeforeARestartIsReturnedOnce) {
   JobProgress progress;
-  progress.TakeSteps(Steps(1, 10), seconds(10));
+  progress.TakeSteps(Steps(1, 10), seconds(10), kNow);
   progress.BeginAttempt(0);
   progress.BeginAttempt(0);  // an attempt without a report changes nothing
   EXPECT_EQ(progress.TakeStepBefore(), 10u);
@@ -108,7 +110,7 @@ TEST(JobProgress, ThePlannedStepsComeBeforeThoseOfTheOutput) {
   EXPECT_EQ(progress.TotalSteps(0), 0u);
   proto::StepReported report = Steps(1, 1);
   report.set_total_steps(70);
-  progress.TakeSteps(report, seconds(1));
+  progress.TakeSteps(report, seconds(1), kNow);
   EXPECT_EQ(progress.TotalSteps(0), 70u);
   EXPECT_EQ(progress.TotalSteps(50), 50u);
 }

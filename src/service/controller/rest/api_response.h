@@ -12,16 +12,18 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "service/controller/metrics/metrics_text.h"
 #include "service/security/role.h"
 
 namespace longhaul::service {
 
 struct ApiRequest {
   std::string method;
-  std::string path;                          // decoded, without the query
-  std::map<std::string, std::string> query;  // decoded
-  bool wants_json = false;                   // Accept: application/json
-  std::string last_event_id;                 // the header
+  std::string path;                                           // decoded, without the query
+  std::map<std::string, std::string> query;                   // decoded
+  bool wants_json = false;                                    // Accept: application/json
+  MetricsFormat metrics_format = MetricsFormat::kPrometheus;  // by the header Accept
+  std::string last_event_id;                                  // the header
   std::string body;
   Identity caller;            // whose token the request has; kView where none is needed
   std::string bearer;         // that token; empty: a session of the page, or none

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "proto/json.h"
+#include "service/controller/metrics/metrics.h"
 #include "service/controller/rest/find_job.h"
-#include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
 #include "service/controller/rest/usage_request.h"
@@ -509,19 +509,21 @@ ApiResponse RestApi::PostJoinToken(const ApiRequest& request, const Parameters&)
   return token_routes_.CreateJoinToken(request.body);
 }
 
-ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {
+ApiResponse RestApi::GetMetrics(const ApiRequest& request, const Parameters&) const {
   MetricsInput input;
+  input.now = io::Now();
   loop_.Read([&](const runtime::Controller& core) {
-    input.jobs = core.Listing(io::Now());
+    input.jobs = core.Listing(input.now);
     input.nodes = core.AllNodes();
+    input.queues = core.Queues();
     return 0;
   });
   input.logged_events = loop_.logged_events();
   input.log_writable = loop_.Health().ok();
   input.event_streams = event_streams_();
   ApiResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = RenderMetrics(input);
+  response.content_type = ContentTypeOf(request.metrics_format);
+  response.body = RenderMetrics(input, request.metrics_format);
   return response;
 }
 

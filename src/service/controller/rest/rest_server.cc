@@ -47,6 +47,7 @@ ApiRequest Translate(const HttpRequest& request, Caller caller, bool secure) {
   translated.path = request.path;
   translated.query = request.query;
   translated.wants_json = request.Header("accept").find(kJson) != std::string::npos;
+  translated.metrics_format = MetricsFormatFor(request.Header("accept"));
   translated.last_event_id = request.Header("last-event-id");
   translated.body = request.body;
   return translated;
