@@ -8,15 +8,16 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "bin/command_line.h"
 #include "frontend/explain/run_files.h"
-#include "frontend/explain/story.h"
-#include "frontend/explain/story_json.h"
-#include "frontend/explain/story_text.h"
-#include "frontend/format.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
 #include "service/client/rest_client.h"
+#include "story/run_totals.h"
+#include "story/story.h"
+#include "story/story_json.h"
+#include "story/story_text.h"
 
 namespace longhaul::bin {
 namespace {
@@ -30,14 +31,14 @@ struct ExplainOptions {
 };
 
 // The notifications and the status of a job that a controller has.
-Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
+Result<story::RunRecord> RecordOfController(const ExplainOptions& options) {
   ASSIGN_OR_RETURN(const service::Endpoint endpoint, service::FindEndpoint(options.endpoint));
   service::RestClient client(endpoint);
   const std::string path = "/v1/jobs/" + service::UrlEncode(options.run);
   ASSIGN_OR_RETURN(const service::Json answer, client.Get(path));
   proto::JobStatus status;
   RETURN_IF_ERROR(proto::FromJson(answer.dump(), &status));
-  frontend::RunRecorder recorder(status.job().id());
+  story::RunRecorder recorder(status.job().id());
   uint64_t after = 0;
   while (true) {
     ASSIGN_OR_RETURN(const service::Json page,
@@ -56,8 +57,8 @@ Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
     if (last <= after) break;
     after = last;
   }
-  frontend::RunRecord record = recorder.Finish();
-  record.totals = frontend::TotalsOf(status);
+  story::RunRecord record = recorder.Finish();
+  record.totals = story::TotalsOf(status);
   // The workers' output, if the run lies on this machine.
   std::error_code error;
   const std::string& folder = status.job().run_directory();
@@ -67,7 +68,7 @@ Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
 
 int Explain(const ExplainOptions& options) {
   const bool asks = !options.endpoint.controller.empty();
-  Result<frontend::RunRecord> record =
+  Result<story::RunRecord> record =
       asks ? RecordOfController(options) : frontend::ReadRun(options.run, options.job);
   if (!record.ok()) {
     const Code code = record.status().code();
@@ -75,14 +76,14 @@ int Explain(const ExplainOptions& options) {
     Fail(record.status());
     return wrong ? kExitUsage : kExitFailure;
   }
-  frontend::ReadOutputs(frontend::MakeStory(*record), *record);
-  const frontend::Story story = frontend::MakeStory(*record);
+  frontend::ReadOutputs(story::MakeStory(*record), *record);
+  const story::Story story = story::MakeStory(*record);
   if (options.fault.has_value()) {
     bool known = false;
-    for (const frontend::FaultStory& each : story.faults) known |= each.number == *options.fault;
+    for (const story::FaultStory& each : story.faults) known |= each.number == *options.fault;
     if (!known) {
       std::fprintf(stderr, "longhaul: --fault %u: %s has %s\n", *options.fault,
-                   frontend::Harmless(story.job_id).c_str(),
+                   Harmless(story.job_id).c_str(),
                    story.faults.empty() ? "no fault"
                                         : ("faults " + std::to_string(story.faults.front().number) +
                                            " to " + std::to_string(story.faults.back().number))
@@ -91,10 +92,10 @@ int Explain(const ExplainOptions& options) {
     }
   }
   const std::string text =
-      options.json ? frontend::StoryJson(story, options.fault)
+      options.json ? story::StoryJson(story, options.fault)
                              .dump(2, ' ', false, service::Json::error_handler_t::replace) +
                          "\n"
-                   : frontend::StoryText(story, options.fault);
+                   : story::StoryText(story, options.fault);
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }

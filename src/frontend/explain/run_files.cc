@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/instant_text.h"
 #include "base/text.h"
-#include "frontend/format.h"
-#include "frontend/live_view.h"
-#include "frontend/report/report.h"
 #include "io/files/file.h"
 #include "proto/json.h"
 #include "service/agent/output/worker_output.h"
@@ -65,18 +63,18 @@ Result<std::string> Choose(const std::vector<std::string>& jobs, const std::stri
                          " jobs: name one with --job, for example one of " + known);
 }
 
-Result<RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest) {
+Result<story::RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest) {
   ASSIGN_OR_RETURN(const auto log, service::EventLogReader::Open(path));
   ASSIGN_OR_RETURN(const std::vector<std::string> jobs, log->Jobs());
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, path, newest));
-  RunRecorder recorder(id);
+  story::RunRecorder recorder(id);
   std::vector<std::string> notes;
   const Status notified = log->Notifications(
       [&recorder](const proto::Notification& each) { recorder.TakeNotification(each); });
   const Status happened = log->Events([&recorder](Instant now, const proto::Event& event) {
     recorder.TakeEvent(ToNanoseconds(now), event);
   });
-  RunRecord record = recorder.Finish();
+  story::RunRecord record = recorder.Finish();
   for (const Status& status : {notified, happened}) {
     if (status.ok()) continue;
     record.notes.push_back("The event log is damaged, and what follows the damage is missing (" +
@@ -91,7 +89,7 @@ Result<RunRecord> RecordOfLog(const std::string& path, const std::string& job, b
 
 // A report is the one of this record if its times enclose the end of the job: the report of an
 // earlier run lies there until the run that resumed it ends.
-bool BelongsTo(const Json& report, const RunRecord& record) {
+bool BelongsTo(const Json& report, const story::RunRecord& record) {
   int64_t ended_ns = 0;
   for (const proto::Notification& each : record.notifications) {
     if (each.kind_case() == proto::Notification::kState) ended_ns = each.at_ns();
@@ -110,11 +108,11 @@ bool BelongsTo(const Json& report, const RunRecord& record) {
   return end >= *from - kRounding && end <= *from + DurationFromSeconds(length) + kRounding;
 }
 
-void AddReport(const std::string& path, RunRecord& record) {
+void AddReport(const std::string& path, story::RunRecord& record) {
   if (!IsFile(path)) return;
   const Result<std::string> text = io::ReadText(path, kLargestReport);
-  const Result<RunTotals> totals =
-      text.ok() ? ParseReport(*text) : Result<RunTotals>(text.status());
+  const Result<story::RunTotals> totals =
+      text.ok() ? ParseReport(*text) : Result<story::RunTotals>(text.status());
   if (!totals.ok()) {
     record.notes.push_back("The report was not used: " + totals.status().message() + ".");
     return;
@@ -140,7 +138,7 @@ uint64_t CountOf(const Json& json, const char* key) {
 
 }  // namespace
 
-Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
+Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job) {
   std::error_code error;
   std::string folder = std::filesystem::absolute(path, error).lexically_normal().string();
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -157,7 +155,7 @@ Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
                     " has neither cluster/events.db nor events.jsonl, so it is not the directory "
                     "of a run: name one, such as runs/NAME");
   }
-  Result<RunRecord> record = RunRecord();
+  Result<story::RunRecord> record = story::RunRecord();
   if (IsFile(own)) {
     record = RecordOfLog(own, job, /*newest=*/true);
   } else {
@@ -170,7 +168,7 @@ Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
   return record;
 }
 
-Result<RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
+Result<story::RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
   std::vector<proto::Notification> notifications;
   std::vector<std::string> jobs;
   uint64_t unreadable = 0;
@@ -190,21 +188,21 @@ Result<RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
     notifications.push_back(std::move(notification));
   }
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, "events.jsonl", /*newest=*/true));
-  RunRecorder recorder(id);
+  story::RunRecorder recorder(id);
   for (const proto::Notification& each : notifications) recorder.TakeNotification(each);
-  RunRecord record = recorder.Finish();
+  story::RunRecord record = recorder.Finish();
   if (unreadable > 0) {
     record.notes.push_back(Plural(unreadable, "line") + " of events.jsonl could not be read.");
   }
   return record;
 }
 
-Result<RunTotals> ParseReport(std::string_view json) {
+Result<story::RunTotals> ParseReport(std::string_view json) {
   const Json report = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("ledger") || !report["ledger"].is_object()) {
     return InvalidArgument("report.json is not the report of a run");
   }
-  RunTotals totals;
+  story::RunTotals totals;
   totals.state = TextOf(report, "state");
   totals.reason = TextOf(report, "reason");
   totals.goodput = NumberOf(report, "goodput");
@@ -223,28 +221,13 @@ Result<RunTotals> ParseReport(std::string_view json) {
   return totals;
 }
 
-RunTotals TotalsOf(const proto::JobStatus& status) {
-  const Report report = MakeReport(status, RunHistory(), RunFacts());
-  RunTotals totals;
-  totals.state = std::string(StateName(status.state()));
-  totals.reason = status.reason();
-  totals.goodput = status.ledger().goodput();
-  totals.ranks = report.mean_ranks;
-  for (const CategoryRow& row : report.categories) {
-    totals.categories.push_back({row.name, row.seconds});
-  }
-  totals.snapshots = status.snapshots();
-  totals.interval_steps = status.snapshot_interval_steps();
-  return totals;
-}
-
-void ReadOutputs(const Story& story, RunRecord& record) {
+void ReadOutputs(const story::Story& story, story::RunRecord& record) {
   if (record.run_directory.empty()) return;
-  for (const FaultStory& fault : story.faults) {
-    const std::optional<WantedOutput> wanted = OutputOf(fault);
+  for (const story::FaultStory& fault : story.faults) {
+    const std::optional<story::WantedOutput> wanted = story::OutputOf(fault);
     if (!wanted.has_value()) continue;
     const std::string text =
-        service::LastLines(record.run_directory + "/" + OutputFile(*wanted), /*begin=*/0);
+        service::LastLines(record.run_directory + "/" + story::OutputFile(*wanted), /*begin=*/0);
     std::vector<std::string>& lines = record.outputs[{wanted->attempt, wanted->rank}];
     lines.clear();
     if (text.empty()) continue;

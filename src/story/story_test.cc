@@ -1,12 +1,12 @@
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "frontend/explain/story_json.h"
-#include "frontend/explain/story_text.h"
+#include "story/story_json.h"
+#include "story/story_text.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 using ::testing::HasSubstr;
@@ -434,4 +434,4 @@ TEST(RunRecorder, StopsAtItsLimitWithANote) {
 }
 
 }  // namespace
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

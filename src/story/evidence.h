@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "frontend/explain/run_record.h"
-#include "frontend/explain/story.h"
+#include "story/run_record.h"
+#include "story/story.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // The end of the worker that the fault is about; null: there is no such event.
 const proto::WorkerExited* ExitOf(const RunRecord& record, const FaultStory& fault);
@@ -22,4 +22,4 @@ std::string DetectorOf(const FaultStory& fault);
 // A sentence: what the class of the fault means.
 std::string CauseOf(const FaultStory& fault);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

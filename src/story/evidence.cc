@@ -1,14 +1,14 @@
-#include "frontend/explain/evidence.h"
+#include "story/evidence.h"
 
 #include <algorithm>
 #include <csignal>
 #include <optional>
 #include <utility>
 
-#include "frontend/format.h"
+#include "base/format.h"
 #include "proto/fault_class.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 using proto::FaultClass;
@@ -239,4 +239,4 @@ std::string CauseOf(const FaultStory& fault) {
   return "";
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -15,7 +15,7 @@
 #include "proto/events.pb.h"
 #include "proto/status.pb.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 struct RecordedEvent {
   int64_t logged_at_ns = 0;
@@ -76,4 +76,4 @@ class RunRecorder {
   bool full_ = false;
 };
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

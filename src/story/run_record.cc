@@ -1,9 +1,9 @@
-#include "frontend/explain/run_record.h"
+#include "story/run_record.h"
 
 #include <cmath>
 #include <utility>
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 // The job that an event is about; empty: a node, or all jobs. Nothing for events that are not
@@ -103,4 +103,4 @@ RunRecord RunRecorder::Finish() {
   return std::move(record_);
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story
