@@ -57,7 +57,7 @@ Result<story::RunRecord> RecordOfController(const ExplainOptions& options) {
     if (last <= after) break;
     after = last;
   }
-  story::RunRecord record = recorder.Finish();
+  story::RunRecord record = recorder.Record();
   record.totals = story::TotalsOf(status);
   // The workers' output, if the run lies on this machine.
   std::error_code error;

@@ -16,6 +16,10 @@ const proto::WorkerExited* ExitOf(const RunRecord& record, const FaultStory& fau
 // Requires that the fault's class, node, rank, attempt and times are set.
 std::vector<Moment> ObservationsOf(const RunRecord& record, const FaultStory& fault);
 
+// What the workers did when the controller looked at them because of the fault: of each worker the
+// newest stack, by rank, at most 16. Requires the same.
+std::vector<WorkerStack> StacksOf(const RunRecord& record, const FaultStory& fault);
+
 // A sentence: which part of Longhaul found the fault, and by what.
 std::string DetectorOf(const FaultStory& fault);
 

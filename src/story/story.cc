@@ -226,6 +226,7 @@ FaultStory StoryOf(const Draft& draft, const RunRecord& record, const Story& run
   story.cause = CauseOf(story);
   story.detector = DetectorOf(story);
   story.observations = ObservationsOf(record, story);
+  story.stacks = StacksOf(record, story);
   story.actions = ActionsOf(draft);
   story.restarted = draft.next.has_value();
   if (draft.next.has_value()) story.next_attempt = draft.next->attempt().attempt();

@@ -21,6 +21,13 @@ struct Moment {
   std::string text;
 };
 
+// What a worker did, innermost call first.
+struct WorkerStack {
+  uint32_t rank = 0;
+  std::string node;
+  std::vector<std::string> calls;
+};
+
 struct FaultStory {
   uint32_t number = 0;
   std::string what;        // the first line of the evidence that was decided on
@@ -40,6 +47,7 @@ struct FaultStory {
   uint64_t last_step = 0;            // reported before it
   double since_last_step = 0;        // seconds; negative: no step was reported before it
   std::vector<Moment> observations;  // in order
+  std::vector<WorkerStack> stacks;   // by rank; empty: none were read
   std::vector<std::string> output;   // the last lines of the worker
   std::string output_file;           // where they were read, in the run's directory; may be empty
   std::vector<Moment> actions;       // in order

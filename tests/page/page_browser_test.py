@@ -55,16 +55,18 @@ class Page(unittest.TestCase):
             seen = self.follow(folder)
             kept = os.environ.get("LONGHAUL_TEST_SCREENSHOTS")
             if kept:
-                shutil.copy(f"{folder}/light.png", kept)
-                shutil.copy(f"{folder}/dark.png", kept)
-                shutil.copy(f"{folder}/cluster.png", kept)
+                for name in os.listdir(folder):
+                    shutil.copy(f"{folder}/{name}", kept)
         self.check_access(seen)
         self.check_numbers(seen)
         self.check_curves(seen)
         self.check_cluster(seen["cluster"])
+        self.check_fault(seen)
         self.assertEqual(seen["accessibilityLight"], [])
         self.assertEqual(seen["accessibilityDark"], [])
         self.assertEqual(seen["accessibilityCluster"], [])
+        self.assertEqual(seen["accessibilityFault"], [])
+        self.assertEqual(seen["accessibilityFaultDark"], [])
         self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
                          dict.fromkeys(seen["panels"], "live"))
         self.assertEqual(len(seen["panels"]), 7)
@@ -97,7 +99,13 @@ class Page(unittest.TestCase):
             self.assertEqual(followed.returncode, 0, followed.stderr + output[-2_000:])
             secret = address.split("#t=")[1]
             self.assertNotIn(secret, json.dumps(lab.notifications("page")), "in events.jsonl")
-            return json.loads(followed.stdout)
+            seen = json.loads(followed.stdout)
+            explained = subprocess.run(
+                [sys.argv_programs[0], "explain", f"{lab.folder}/runs/page", "--fault", "1", "--json"],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(explained.returncode, 0, explained.stderr)
+            seen["explained"] = json.loads(explained.stdout)["faults"][0]
+            return seen
         finally:
             lab.close()
 
@@ -142,6 +150,26 @@ class Page(unittest.TestCase):
         self.assertEqual(cluster["places"], cluster["queues"])
         self.assertIn(f"{len(cluster['nodes'])} nodes: ", cluster["summary"])
         self.assertIn(f"{cluster['nodes'].count('ready')} ready", cluster["summary"])
+
+    def check_fault(self, seen):
+        self.assertTrue(seen["faultHash"].endswith("/faults"), seen["faultHash"])
+        shown = {name: panel["text"] for name, panel in seen["faultPanels"].items()}
+        explained = seen["explained"]
+        self.assertTrue(explained["observations"], explained)
+        for moment in explained["observations"]:
+            self.assertIn(moment["text"], shown["fault-evidence"])
+        for line in explained["output"]:
+            self.assertIn(line, shown["fault-evidence"])
+        for moment in explained["actions"]:
+            self.assertIn(moment["text"], shown["fault-story"])
+        for key in ("cause", "detector"):
+            self.assertIn(explained[key], shown["fault-story"])
+        self.assertIn(explained["what"], shown["fault"])
+        self.assertIn(f"{explained['lost_steps']} steps", shown["fault"])
+        states = dict(seen["faultStages"])
+        for stage in ("Detection", "Diagnosis and decision", "Restart", "Restore", "First step",
+                      "Steps done again"):
+            self.assertEqual(states[stage], "done", seen["faultStages"])
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

@@ -11,7 +11,6 @@
 namespace longhaul::bin::client {
 namespace {
 
-
 std::string AmountText(double amount) {
   return Decimal(amount, amount == static_cast<double>(static_cast<int64_t>(amount)) ? 0 : 1);
 }

@@ -63,25 +63,28 @@ Result<std::string> Choose(const std::vector<std::string>& jobs, const std::stri
                          " jobs: name one with --job, for example one of " + known);
 }
 
-Result<story::RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest) {
+Result<story::RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest,
+                                     const TakeNotification& also) {
   ASSIGN_OR_RETURN(const auto log, service::EventLogReader::Open(path));
   ASSIGN_OR_RETURN(const std::vector<std::string> jobs, log->Jobs());
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, path, newest));
   story::RunRecorder recorder(id);
   std::vector<std::string> notes;
-  const Status notified = log->Notifications(
-      [&recorder](const proto::Notification& each) { recorder.TakeNotification(each); });
+  const Status notified = log->Notifications([&](const proto::Notification& each) {
+    recorder.TakeNotification(each);
+    if (also != nullptr && each.job_id() == id) also(each);
+  });
   const Status happened = log->Events([&recorder](Instant now, const proto::Event& event) {
     recorder.TakeEvent(ToNanoseconds(now), event);
   });
-  story::RunRecord record = recorder.Finish();
+  story::RunRecord record = recorder.Record();
   for (const Status& status : {notified, happened}) {
     if (status.ok()) continue;
     record.notes.push_back("The event log is damaged, and what follows the damage is missing (" +
                            status.message() + ").");
   }
   if (log->unreadable_rows() > 0) {
-    record.notes.push_back(Plural(log->unreadable_rows(), "entry") +
+    record.notes.push_back(Plural(log->unreadable_rows(), "row") +
                            " of the event log could not be read.");
   }
   return record;
@@ -138,7 +141,8 @@ uint64_t CountOf(const Json& json, const char* key) {
 
 }  // namespace
 
-Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job) {
+Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job,
+                                 const TakeNotification& also) {
   std::error_code error;
   std::string folder = std::filesystem::absolute(path, error).lexically_normal().string();
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -148,7 +152,7 @@ Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job
   }
   const std::string own = folder + "/cluster/events.db";
   const std::string bare = folder + "/events.db";
-  if (!IsFile(own) && IsFile(bare)) return RecordOfLog(bare, job, /*newest=*/false);
+  if (!IsFile(own) && IsFile(bare)) return RecordOfLog(bare, job, /*newest=*/false, also);
   const std::string lines = folder + "/events.jsonl";
   if (!IsFile(own) && !IsFile(lines)) {
     return NotFound(folder +
@@ -157,10 +161,10 @@ Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job
   }
   Result<story::RunRecord> record = story::RunRecord();
   if (IsFile(own)) {
-    record = RecordOfLog(own, job, /*newest=*/true);
+    record = RecordOfLog(own, job, /*newest=*/true, also);
   } else {
     ASSIGN_OR_RETURN(const std::string text, io::ReadText(lines, kLargestLines));
-    record = RecordOfLines(text, job);
+    record = RecordOfLines(text, job, also);
   }
   if (!record.ok()) return record.status();
   record->run_directory = folder;
@@ -168,15 +172,19 @@ Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job
   return record;
 }
 
-Result<story::RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
+Result<story::RunRecord> RecordOfLines(std::string_view text, const std::string& job,
+                                       const TakeNotification& also) {
   std::vector<proto::Notification> notifications;
   std::vector<std::string> jobs;
   uint64_t unreadable = 0;
+  bool cut = false;
   for (const std::string_view line : Split(text, '\n')) {
     if (line.empty()) continue;
     proto::Notification notification;
     if (!proto::FromJson(line, &notification).ok()) {
-      ++unreadable;
+      // Only the last line has nothing behind it: not even the end of a line.
+      cut = line.data() + line.size() == text.data() + text.size();
+      unreadable += cut ? 0 : 1;
       continue;
     }
     const std::string& id = notification.job_id();
@@ -189,8 +197,15 @@ Result<story::RunRecord> RecordOfLines(std::string_view text, const std::string&
   }
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, "events.jsonl", /*newest=*/true));
   story::RunRecorder recorder(id);
-  for (const proto::Notification& each : notifications) recorder.TakeNotification(each);
-  story::RunRecord record = recorder.Finish();
+  for (const proto::Notification& each : notifications) {
+    recorder.TakeNotification(each);
+    if (also != nullptr && each.job_id() == id) also(each);
+  }
+  story::RunRecord record = recorder.Record();
+  if (cut) {
+    record.notes.push_back(
+        "The last line of events.jsonl is cut off; what followed it is missing.");
+  }
   if (unreadable > 0) {
     record.notes.push_back(Plural(unreadable, "line") + " of events.jsonl could not be read.");
   }

@@ -135,8 +135,19 @@ TEST_F(RunFiles, WithoutAnEventLogTheLinesAreRead) {
   EXPECT_EQ(record->job_id, "a-2") << "the newest";
   const story::Story story = story::MakeStory(*record);
   EXPECT_EQ(story.faults.size(), 2U);
-  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("2 lines of events.jsonl could not be read."));
+  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("1 line of events.jsonl could not be read."));
+  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("The last line of events.jsonl is cut off"));
   EXPECT_THAT(story::StoryText(story, {}), HasSubstr("There is no event log here"));
+}
+
+TEST_F(RunFiles, AKindOfLineOfANewerVersionIsNamedAsMissing) {
+  std::string lines = proto::ToJson(FaultOf("a-1", 1)).dump() + "\n";
+  lines += R"({"at_ns": 5, "job_id": "a-1", "reshaped": {"ranks": 3}})";
+  Write("events.jsonl", lines + "\n");
+  const auto record = ReadRun(path(), "");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(story::MakeStory(*record).faults.size(), 1U);
+  EXPECT_THAT(record->notes, testing::ElementsAre(HasSubstr("1 entry of the log has a kind that")));
 }
 
 TEST_F(RunFiles, OnlyTheReportOfThisRunCounts) {

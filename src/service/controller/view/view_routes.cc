@@ -5,8 +5,13 @@
 
 #include "base/text.h"
 #include "io/clock.h"
+#include "service/agent/output/worker_output.h"
 #include "service/controller/rest/find_job.h"
+#include "service/controller/rest/worker_log.h"
+#include "service/controller/view/fault_view.h"
 #include "service/controller/view/run_view.h"
+#include "story/run_totals.h"
+#include "story/story.h"
 
 namespace longhaul::service {
 namespace {
@@ -21,7 +26,45 @@ Result<bool> WantsSeries(const ApiRequest& request) {
                          "\"");
 }
 
+// Adds the end of the worker's log, which is better evidence than the fault's own record.
+void AddOutput(const std::string& run_directory, story::FaultStory& fault) {
+  const std::optional<story::WantedOutput> wanted = story::OutputOf(fault);
+  if (!wanted.has_value() || run_directory.empty()) return;
+  LogQuery query;
+  query.rank = wanted->rank;
+  query.attempt = wanted->attempt;
+  query.bytes = kMostTailBytes;
+  const auto part = ReadWorkerLog(run_directory, query);
+  if (!part.ok()) return;
+  const std::string lines = LastLinesOf(part->text);
+  if (lines.empty()) return;
+  fault.output.clear();
+  for (const std::string_view line : Split(lines, '\n')) fault.output.emplace_back(line);
+  fault.output_file = story::OutputFile(*wanted);
+}
+
 }  // namespace
+
+ApiResponse ViewRoutes::Fault(const std::string& id_or_name, const std::string& number) const {
+  const auto wanted = ParseUint64(number);
+  if (!wanted.ok()) {
+    return ErrorResponse(InvalidArgument("the number of a fault must be a whole number, not \"" +
+                                         Printable(number, 40) + "\""));
+  }
+  const auto job = FindOneJob(loop_, id_or_name);
+  if (!job.ok()) return ErrorResponse(job.status());
+  story::RunRecord record = stories_.Of(JobId(job->job().id()));
+  record.totals = story::TotalsOf(*job);
+  story::Story story = story::MakeStory(record);
+  const auto fault = std::find_if(story.faults.begin(), story.faults.end(),
+                                  [&](const auto& each) { return each.number == *wanted; });
+  if (fault == story.faults.end()) {
+    return ErrorResponse(NotFound("job " + job->job().id() + " has no fault " + number +
+                                  ": it has " + std::to_string(story.faults.size())));
+  }
+  AddOutput(job->job().run_directory(), *fault);
+  return JsonResponse(FaultViewJson(story, *fault, *job, io::Now()));
+}
 
 ApiResponse ViewRoutes::Runs() const {
   auto jobs = loop_.Read([](const runtime::Controller& core) { return core.Listing(io::Now()); });
