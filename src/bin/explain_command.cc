@@ -11,6 +11,8 @@
 #include "base/format.h"
 #include "bin/command_line.h"
 #include "frontend/explain/run_files.h"
+#include "frontend/explain/run_page.h"
+#include "io/files/file.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
 #include "service/client/rest_client.h"
@@ -27,6 +29,7 @@ struct ExplainOptions {
   std::string job;
   std::optional<uint32_t> fault;
   bool json = false;
+  std::string html;
   service::EndpointChoice endpoint;
 };
 
@@ -66,7 +69,31 @@ Result<story::RunRecord> RecordOfController(const ExplainOptions& options) {
   return record;
 }
 
+// The page of the run, from what the run has left.
+int WriteHtml(const ExplainOptions& options) {
+  if (!options.endpoint.controller.empty() || options.json || options.fault.has_value()) {
+    std::fprintf(stderr,
+                 "longhaul: --html writes the page of a whole run from its directory: leave out "
+                 "--controller, --json and --fault\n");
+    return kExitUsage;
+  }
+  const Result<std::string> page = frontend::RunPage(options.run, options.job, std::nullopt);
+  if (!page.ok()) {
+    const Code code = page.status().code();
+    Fail(page.status());
+    return code == Code::kNotFound || code == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+  }
+  const Status written = io::WriteTextAtomically(io::PosixFileSystem(), options.html, *page);
+  if (!written.ok()) {
+    Fail(written);
+    return kExitFailure;
+  }
+  std::printf("Page: %s\n", Harmless(options.html).c_str());
+  return kExitOk;
+}
+
 int Explain(const ExplainOptions& options) {
+  if (!options.html.empty()) return WriteHtml(options);
   const bool asks = !options.endpoint.controller.empty();
   Result<story::RunRecord> record =
       asks ? RecordOfController(options) : frontend::ReadRun(options.run, options.job);
@@ -117,6 +144,9 @@ void AddExplainCommand(CLI::App& app, Action& action) {
                       "of the run's directory)");
   explain->add_option("--fault", options->fault, "Explain only the fault with this number");
   explain->add_flag("--json", options->json, "Print JSON instead of text");
+  explain->add_option(
+      "--html", options->html,
+      "Write the web page of the run as one file, which opens without a controller");
   explain->add_option("--controller", options->endpoint.controller,
                       "Read the job from the controller at this URL");
   AddCredentialOptions(*explain, options->endpoint.token_file, options->endpoint.ca_file);
@@ -125,6 +155,7 @@ void AddExplainCommand(CLI::App& app, Action& action) {
       "  longhaul explain runs/headers-gpt\n"
       "  longhaul explain runs/headers-gpt --fault 2\n"
       "  longhaul explain runs/headers-gpt --json\n"
+      "  longhaul explain runs/headers-gpt --html report.html\n"
       "  longhaul explain runs --job tune-3\n"
       "  longhaul explain tune-3 --controller https://controller:8443");
   explain->callback([&action, options] { action = [options] { return Explain(*options); }; });

@@ -77,6 +77,11 @@ export function dayAndClock(ms: number): string {
   return today ? clock(ms) : `${day} ${clock(ms)}`;
 }
 
+// An instant that may be years ago.
+export function dayAndMinute(ms: number): string {
+  return new Date(ms).toLocaleString("en-GB", {dateStyle: "medium", timeStyle: "short"});
+}
+
 const LONGEST_TEXT = 400;
 // Control characters, and those that change the direction of the text around them.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;

@@ -3,13 +3,21 @@ import type {FaultView} from "./fault_protocol";
 import type {RunView} from "./protocol";
 
 export interface Frozen {
-  made_at_ms: number;
   view: RunView;
   faults: FaultView[];
+  notes: string[];  // what is missing
 }
 
 // Returns null on a live page.
 export function readFrozen(): Frozen | null {
-  const text = document.getElementById("report")?.textContent;
-  return text === undefined || text === null ? null : JSON.parse(text) as Frozen;
+  return data<Frozen>("report");
+}
+
+export function readLicences(): string | null {
+  return data<string>("licences");
+}
+
+function data<T>(id: string): T | null {
+  const text = document.getElementById(id)?.textContent;
+  return text === undefined || text === null ? null : JSON.parse(text) as T;
 }

@@ -1,5 +1,6 @@
 import {announcement} from "./announce";
-import {age, foreign, words} from "./format";
+import {age, dayAndMinute, foreign, words} from "./format";
+import {readLicences} from "./frozen";
 import {helpIsShown, KEYS} from "./keys";
 import {Shape, type Tone} from "./mark";
 import {FaultPanel} from "./panels/fault";
@@ -11,6 +12,7 @@ import {HeadlinePanel} from "./panels/headline";
 import {LedgerPanel} from "./panels/ledger";
 import {LossPanel} from "./panels/loss";
 import {MapPanel} from "./panels/map";
+import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
 import {QueuesPanel} from "./panels/queues";
 import {SnapshotsPanel} from "./panels/snapshots";
@@ -27,6 +29,11 @@ function ConnectionMark() {
   const heard = connection === "live" || connection === "stale";
   const since = heard ? `, ${age(store.ageMs.value / 1e3)}` : "";
   const ended = store.shown.value !== "cluster" && store.over.value;
+  const report = store.frozen.value;
+  if (report !== null) {
+    return <span class="mark" id="connection" data-state="report">
+      <Shape tone="off" /> report as of {dayAndMinute(report.view.now_ms)}</span>;
+  }
   const word = connection === "live" && ended ? "ended" : connection + since;
   return (
     <span class="mark" id="connection" data-state={connection}>
@@ -36,6 +43,9 @@ function ConnectionMark() {
 }
 
 function RunChoice() {
+  if (store.frozen.value !== null) {
+    return <strong><bdi>{foreign(store.runId.value ?? "")}</bdi></strong>;
+  }
   const followed = store.view.value?.run;
   const runs = store.runs.value ?? [];
   if (runs.length === 0 || store.shown.value === "cluster") return null;
@@ -91,6 +101,17 @@ function ViewChoice() {
   );
 }
 
+function Licences() {
+  const title = "Licences of the libraries in this page";
+  if (store.frozen.value === null) return <a href="/licences.txt">{title}</a>;
+  return (
+    <details>
+      <summary>{title}</summary>
+      <pre tabIndex={0} aria-label={title}>{readLicences()}</pre>
+    </details>
+  );
+}
+
 function RunView() {
   return (
     <>
@@ -100,7 +121,7 @@ function RunView() {
       <LedgerPanel />
       <FaultsPanel />
       <SnapshotsPanel />
-      <NodesPanel />
+      {store.frozen.value === null && <NodesPanel />}
     </>
   );
 }
@@ -140,14 +161,13 @@ export function Page() {
       </header>
       <main>
         {helpIsShown.value && <Keys />}
+        <MissingPanel />
         {store.closedReason.value !== null ? <Closed />
           : store.shown.value === "run" ? <RunView />
           : store.shown.value === "fault" ? <FaultPanels /> : <ClusterViewPanels />}
       </main>
       <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
-      <footer>
-        <a href="/licences.txt">Licences of the libraries in this page</a>
-      </footer>
+      <footer><Licences /></footer>
     </>
   );
 }

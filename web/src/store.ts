@@ -61,7 +61,9 @@ export function heard(nowMs?: number) {
   });
 }
 
+// In a report, when its last event happened.
 export function serverNow(): number {
+  if (frozen.value !== null) return frozen.value.view.now_ms;
   return Date.now() + clockDifferenceMs.value;
 }
 
@@ -72,7 +74,6 @@ export function freeze(report: Frozen) {
     runs.value = [report.view.run];
     runId.value = report.view.run.id;
     view.value = report.view;
-    clockDifferenceMs.value = report.made_at_ms - Date.now();
     heardAt.value = performance.now();
   });
 }

@@ -250,6 +250,7 @@ std::string FilesSection(const Report& report) {
   text +=
       "| file | what |\n| --- | --- |\n"
       "| `report.json` | this report for programs |\n"
+      "| `report.html` | the web page of the run as one file, with each fault's evidence |\n"
       "| `metrics.csv` | one line a step |\n"
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
       "| `logs/` | what every worker printed, by attempt and rank |\n"

@@ -456,7 +456,8 @@ TEST(Artefacts, AreAllWritten) {
   ASSERT_NE(mkdtemp(path.data()), nullptr);
   const std::string directory = keep != nullptr ? keep : path;
   EXPECT_EQ(WriteArtefacts(directory, MakeSample(), History()), longhaul::Status());
-  for (const char* name : {"metrics.csv", "report.md", "report.json", "loss.svg", "timeline.svg"}) {
+  for (const char* name :
+       {"metrics.csv", "report.md", "report.json", "report.html", "loss.svg", "timeline.svg"}) {
     EXPECT_GT(std::filesystem::file_size(directory + "/" + name), 100u) << name;
   }
   std::filesystem::remove_all(path);

@@ -5,6 +5,7 @@ import type {ComponentChildren} from "preact";
 import {faultFailure, faultNumber, faultView, neighbour} from "../fault_store";
 import type {FaultStory} from "../fault_protocol";
 import {clock, count, duration, foreign, plural, seconds, UNKNOWN} from "../format";
+import {explainCommand} from "../keys";
 import {Mark} from "../mark";
 import {type Empty, Panel} from "../panel";
 import * as store from "../store";
@@ -19,8 +20,8 @@ export function emptyFault(): Empty | null {
       command: "longhaul run --inject FAULT"};
   }
   if (store.frozen.value === null) return null;
-  return {reason: "This report does not have the story of this fault. To read it:",
-    command: "longhaul explain RUN"};
+  return {reason: "This report has the stories of the newest faults only. To read this one:",
+    command: explainCommand()};
 }
 
 export function Fact({name, id, children}: {

@@ -4,6 +4,7 @@ import {faultFailure, faultView} from "../fault_store";
 import type {FaultStory, FaultView} from "../fault_protocol";
 import {foreign} from "../format";
 import {Panel} from "../panel";
+import * as store from "../store";
 import {emptyFault} from "./fault";
 import {Moments, sentence} from "./moments";
 
@@ -43,7 +44,7 @@ function Evidence({view}: {view: FaultView}) {
       <Stacks fault={fault} />
       <h3>The last lines of worker {Math.max(0, fault.rank)}</h3>
       <Output fault={fault} />
-      {view.notes.length > 0 && (
+      {view.notes.length > 0 && store.frozen.value === null && (
         <>
           <h3>What is missing</h3>
           <ul id="fault-notes">

@@ -25,7 +25,8 @@ function Story({view}: {view: FaultView}) {
       <h3>What was done</h3>
       {fault.actions.length > 0 ? <Moments moments={fault.actions} />
         : <p class="soft">Nothing is decided yet.</p>}
-      {view.advice !== "" && <><h3>Advice for the run</h3><p><bdi>{sentence(view.advice)}</bdi></p></>}
+      {view.advice !== "" && <h3>Advice for the run</h3>}
+      {view.advice !== "" && <p><bdi>{sentence(view.advice)}</bdi></p>}
     </>
   );
 }
