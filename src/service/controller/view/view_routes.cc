@@ -1,10 +1,12 @@
 #include "service/controller/view/view_routes.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
 #include "io/clock.h"
+#include "proto/state_name.h"
 #include "service/agent/output/worker_output.h"
 #include "service/controller/rest/find_job.h"
 #include "service/controller/rest/worker_log.h"
@@ -41,6 +43,33 @@ void AddOutput(const std::string& run_directory, story::FaultStory& fault) {
   fault.output.clear();
   for (const std::string_view line : Split(lines, '\n')) fault.output.emplace_back(line);
   fault.output_file = story::OutputFile(*wanted);
+}
+
+// The jobs with workers on nodes. A status is made for the first ones only: this holds the core.
+void AddRunning(const runtime::Controller& core, ClusterViewInput& input) {
+  constexpr size_t kMostRunning = 100;
+  std::set<std::string> ids;
+  for (const proto::NodeStatus& node : input.nodes) {
+    ids.insert(node.jobs().begin(), node.jobs().end());
+  }
+  input.running_total = ids.size();
+  for (const std::string& id : ids) {
+    if (input.running.size() == kMostRunning) break;
+    const auto status = core.JobStatus(JobId(id), input.now);
+    if (!status.has_value()) continue;
+    const proto::Job& job = status->job();
+    RunningJob& running = input.running.emplace_back();
+    running.id = id;
+    running.queue = job.scheduling().queue();
+    running.owner = job.scheduling().owner();
+    running.state = proto::StateName(status->state());
+    running.workers = static_cast<uint64_t>(status->gang_size()) * job.processes_per_node();
+    running.step = status->step();
+    running.total_steps = std::max(status->job().total_steps(), status->output_total_steps());
+    running.goodput = status->ledger().goodput();
+    running.eta_seconds = status->eta_seconds();
+    running.faults = static_cast<uint64_t>(status->faults_size());
+  }
 }
 
 }  // namespace
@@ -85,6 +114,7 @@ ClusterViewInput ViewRoutes::ReadCluster() const {
     input.nodes = core.AllNodes();
     input.absent = core.AbsentNodes();
     input.queues = core.Queues();
+    AddRunning(core, input);
     return 0;
   });
   return input;
