@@ -73,6 +73,15 @@ class Explain(ddp_test.RunTest):
         self.assertGreater(fault["cost_by_category"]["lost work"], 0)
         self.assertEqual(story["causes"][0]["injected"], 1)
 
+        # The page of the run: written at its end, and from what the run has left.
+        page = self.explain("runs/train", "--html", "page.html")
+        self.assertEqual(page, "Page: page.html\n")
+        for name in ("page.html", "runs/train/report.html"):
+            with open(f"{self.folder}/{name}") as file:
+                self.assertIn("Worker 1 on node-1 was ended by signal 9", file.read())
+        self.assertIn("leave out --controller, --json and --fault",
+                      self.explain("runs/train", "--html", "page.html", "--json", code=2))
+
         text = self.explain("runs/train")
         self.assertIn("There was 1 fault.", text)
         self.assertIn("Work continued from step 21;", text)

@@ -6,6 +6,7 @@ The scripts need nothing but Python. Limits are short, so that the tests are; th
 silence is no hang is tested with the same limits.
 """
 import glob
+import json
 import os
 import re
 import sys
@@ -95,6 +96,13 @@ class Hangs(ddp_test.RunTest):
         self.assertEqual(code, 0, run.text())
         return run.text(), self.report(name)
 
+    def stacks_of_page(self):
+        """The stacks of the only fault in report.html, by rank."""
+        with open(f"{self.folder}/runs/train-{self.runs}/report.html") as file:
+            data = re.search(r'id="report">(.*?)</script>', file.read(), re.DOTALL)[1]
+        fault, = json.loads(data)["faults"]
+        return {stack["rank"]: " ".join(stack["calls"]) for stack in fault["fault"]["stacks"]}
+
     def only_fault(self, report, text):
         self.assertEqual(len(report["faults"]), 1, text)
         fault = report["faults"][0]
@@ -126,6 +134,8 @@ class Hangs(ddp_test.RunTest):
                 self.assertIn("no activity of any worker for ", fault["what"])
                 self.assertEqual("no step for" in fault["what"], steps)
                 self.assertEqual(report["restarts"], 1, text)
+                self.assertIn("nanosleep", self.stacks_of_page()[1])
+                self.assertIn("read", self.stacks_of_page()[0])
 
     def test_all_workers_that_sleep_are_a_hang(self):
         for steps in (True, False):

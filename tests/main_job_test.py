@@ -15,7 +15,8 @@ BATCH = 8
 RANKS = 4
 # Right after a snapshot (every 10 steps), so that steps which were done must be done again.
 FAULTS = "kill worker 1 at step 11; kill agent 2 at step 22"
-FILES = ["events.jsonl", "metrics.csv", "report.md", "report.json", "loss.svg", "timeline.svg"]
+FILES = ["events.jsonl", "metrics.csv", "report.md", "report.json", "report.html",
+         "loss.svg", "timeline.svg"]
 
 
 def sample_records(folder):

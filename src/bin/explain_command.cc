@@ -8,15 +8,18 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "bin/command_line.h"
 #include "frontend/explain/run_files.h"
-#include "frontend/explain/story.h"
-#include "frontend/explain/story_json.h"
-#include "frontend/explain/story_text.h"
-#include "frontend/format.h"
+#include "frontend/explain/run_page.h"
+#include "io/files/file.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
 #include "service/client/rest_client.h"
+#include "story/run_totals.h"
+#include "story/story.h"
+#include "story/story_json.h"
+#include "story/story_text.h"
 
 namespace longhaul::bin {
 namespace {
@@ -26,18 +29,19 @@ struct ExplainOptions {
   std::string job;
   std::optional<uint32_t> fault;
   bool json = false;
+  std::string html;
   service::EndpointChoice endpoint;
 };
 
 // The notifications and the status of a job that a controller has.
-Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
+Result<story::RunRecord> RecordOfController(const ExplainOptions& options) {
   ASSIGN_OR_RETURN(const service::Endpoint endpoint, service::FindEndpoint(options.endpoint));
   service::RestClient client(endpoint);
   const std::string path = "/v1/jobs/" + service::UrlEncode(options.run);
   ASSIGN_OR_RETURN(const service::Json answer, client.Get(path));
   proto::JobStatus status;
   RETURN_IF_ERROR(proto::FromJson(answer.dump(), &status));
-  frontend::RunRecorder recorder(status.job().id());
+  story::RunRecorder recorder(status.job().id());
   uint64_t after = 0;
   while (true) {
     ASSIGN_OR_RETURN(const service::Json page,
@@ -56,8 +60,8 @@ Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
     if (last <= after) break;
     after = last;
   }
-  frontend::RunRecord record = recorder.Finish();
-  record.totals = frontend::TotalsOf(status);
+  story::RunRecord record = recorder.Record();
+  record.totals = story::TotalsOf(status);
   // The workers' output, if the run lies on this machine.
   std::error_code error;
   const std::string& folder = status.job().run_directory();
@@ -65,9 +69,33 @@ Result<frontend::RunRecord> RecordOfController(const ExplainOptions& options) {
   return record;
 }
 
+// The page of the run, from what the run has left.
+int WriteHtml(const ExplainOptions& options) {
+  if (!options.endpoint.controller.empty() || options.json || options.fault.has_value()) {
+    std::fprintf(stderr,
+                 "longhaul: --html writes the page of a whole run from its directory: leave out "
+                 "--controller, --json and --fault\n");
+    return kExitUsage;
+  }
+  const Result<std::string> page = frontend::RunPage(options.run, options.job, std::nullopt);
+  if (!page.ok()) {
+    const Code code = page.status().code();
+    Fail(page.status());
+    return code == Code::kNotFound || code == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+  }
+  const Status written = io::WriteTextAtomically(io::PosixFileSystem(), options.html, *page);
+  if (!written.ok()) {
+    Fail(written);
+    return kExitFailure;
+  }
+  std::printf("Page: %s\n", Harmless(options.html).c_str());
+  return kExitOk;
+}
+
 int Explain(const ExplainOptions& options) {
+  if (!options.html.empty()) return WriteHtml(options);
   const bool asks = !options.endpoint.controller.empty();
-  Result<frontend::RunRecord> record =
+  Result<story::RunRecord> record =
       asks ? RecordOfController(options) : frontend::ReadRun(options.run, options.job);
   if (!record.ok()) {
     const Code code = record.status().code();
@@ -75,14 +103,14 @@ int Explain(const ExplainOptions& options) {
     Fail(record.status());
     return wrong ? kExitUsage : kExitFailure;
   }
-  frontend::ReadOutputs(frontend::MakeStory(*record), *record);
-  const frontend::Story story = frontend::MakeStory(*record);
+  frontend::ReadOutputs(story::MakeStory(*record), *record);
+  const story::Story story = story::MakeStory(*record);
   if (options.fault.has_value()) {
     bool known = false;
-    for (const frontend::FaultStory& each : story.faults) known |= each.number == *options.fault;
+    for (const story::FaultStory& each : story.faults) known |= each.number == *options.fault;
     if (!known) {
       std::fprintf(stderr, "longhaul: --fault %u: %s has %s\n", *options.fault,
-                   frontend::Harmless(story.job_id).c_str(),
+                   Harmless(story.job_id).c_str(),
                    story.faults.empty() ? "no fault"
                                         : ("faults " + std::to_string(story.faults.front().number) +
                                            " to " + std::to_string(story.faults.back().number))
@@ -91,10 +119,10 @@ int Explain(const ExplainOptions& options) {
     }
   }
   const std::string text =
-      options.json ? frontend::StoryJson(story, options.fault)
+      options.json ? story::StoryJson(story, options.fault)
                              .dump(2, ' ', false, service::Json::error_handler_t::replace) +
                          "\n"
-                   : frontend::StoryText(story, options.fault);
+                   : story::StoryText(story, options.fault);
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
@@ -116,6 +144,9 @@ void AddExplainCommand(CLI::App& app, Action& action) {
                       "of the run's directory)");
   explain->add_option("--fault", options->fault, "Explain only the fault with this number");
   explain->add_flag("--json", options->json, "Print JSON instead of text");
+  explain->add_option(
+      "--html", options->html,
+      "Write the web page of the run as one file, which opens without a controller");
   explain->add_option("--controller", options->endpoint.controller,
                       "Read the job from the controller at this URL");
   AddCredentialOptions(*explain, options->endpoint.token_file, options->endpoint.ca_file);
@@ -124,6 +155,7 @@ void AddExplainCommand(CLI::App& app, Action& action) {
       "  longhaul explain runs/headers-gpt\n"
       "  longhaul explain runs/headers-gpt --fault 2\n"
       "  longhaul explain runs/headers-gpt --json\n"
+      "  longhaul explain runs/headers-gpt --html report.html\n"
       "  longhaul explain runs --job tune-3\n"
       "  longhaul explain tune-3 --controller https://controller:8443");
   explain->callback([&action, options] { action = [options] { return Explain(*options); }; });

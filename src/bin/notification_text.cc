@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/time.h"
-#include "frontend/format.h"
 
 namespace longhaul::bin {
 namespace {
@@ -37,11 +37,11 @@ std::string AttemptText(const Json& attempt) {
 
 std::string StepText(const Json& step) {
   std::string text = TextOf(step, "step") + "/" + TextOf(step, "total_steps") + "  loss " +
-                     frontend::Decimal(Number(step, "loss"), 3);
+                     Decimal(Number(step, "loss"), 3);
   if (TextOf(step, "has_validation_loss") == "true") {
-    text += "  validation " + frontend::Decimal(Number(step, "validation_loss"), 3);
+    text += "  validation " + Decimal(Number(step, "validation_loss"), 3);
   }
-  return text + "  " + frontend::Compact(Number(step, "tokens_per_second")) + " tokens/s";
+  return text + "  " + Compact(Number(step, "tokens_per_second")) + " tokens/s";
 }
 
 std::string NodeText(const Json& node) {
@@ -57,7 +57,7 @@ std::string Body(const std::string& kind, const Json& json) {
   if (kind == "step") return StepText(json);
   if (kind == "snapshot") {
     return "step " + TextOf(json, "step") + " in " + TextOf(json, "tier") + " after " +
-           frontend::SecondsText(Number(json, "seconds"));
+           SecondsText(Number(json, "seconds"));
   }
   if (kind == "fault") return WithReason(TextOf(json, "what"), TextOf(json, "action"));
   if (kind == "message") return TextOf(json, "text");
@@ -73,9 +73,9 @@ std::string NotificationLine(const service::FeedEvent& event) {
   std::string kind = event.kind;
   kind.resize(std::max<size_t>(8, kind.size()), ' ');
   const std::string job = TextOf(event.data, "job_id");
-  return frontend::Harmless(ToString(InstantFromNanoseconds(at)) + "  " + kind + "  " +
-                            (job.empty() ? "" : job + "  ") +
-                            Body(event.kind, found == event.data.end() ? event.data : *found));
+  return Harmless(ToString(InstantFromNanoseconds(at)) + "  " + kind + "  " +
+                  (job.empty() ? "" : job + "  ") +
+                  Body(event.kind, found == event.data.end() ? event.data : *found));
 }
 
 }  // namespace longhaul::bin

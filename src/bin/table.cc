@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "base/check.h"
-#include "frontend/format.h"
+#include "base/format.h"
 
 namespace longhaul::bin {
 
 void Table::Add(std::vector<std::string> row) {
   CHECK(row.size() == rows_.front().size());
-  for (std::string& cell : row) cell = frontend::Harmless(cell);
+  for (std::string& cell : row) cell = Harmless(cell);
   rows_.push_back(std::move(row));
 }
 
@@ -18,14 +18,14 @@ std::string Table::Text() const {
   std::vector<size_t> widths(rows_.front().size(), 0);
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], frontend::Width(row[i]));
+      widths[i] = std::max(widths[i], Width(row[i]));
     }
   }
   std::string text;
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) {
       text += row[i];
-      if (i + 1 < row.size()) text.append(widths[i] - frontend::Width(row[i]) + 2, ' ');
+      if (i + 1 < row.size()) text.append(widths[i] - Width(row[i]) + 2, ' ');
     }
     text += '\n';
   }

@@ -6,11 +6,24 @@
 
 #include "base/text.h"
 #include "frontend/charts.h"
+#include "frontend/explain/run_page.h"
 #include "frontend/report/report_json.h"
 #include "frontend/report/report_markdown.h"
 #include "io/files/file.h"
 
 namespace longhaul::frontend {
+namespace {
+
+Status WritePage(const std::string& run_directory, const proto::JobStatus& status) {
+  constexpr const char* kName = "report.html";
+  const Result<std::string> text = RunPage(run_directory, status.job().id(), status);
+  if (!text.ok()) return text.status().WithContext(kName);
+  const Status written =
+      io::WriteTextAtomically(io::PosixFileSystem(), run_directory + "/" + kName, *text);
+  return written.ok() ? written : written.WithContext(kName);
+}
+
+}  // namespace
 
 Status WriteArtefacts(const std::string& run_directory, const Report& report,
                       const RunHistory& history) {
@@ -29,7 +42,8 @@ Status WriteArtefacts(const std::string& run_directory, const Report& report,
         io::WriteTextAtomically(io::PosixFileSystem(), run_directory + "/" + name, text);
     if (first.ok() && !written.ok()) first = written.WithContext(name);
   }
-  return first;
+  const Status page = WritePage(run_directory, report.status);
+  return first.ok() ? page : first;
 }
 
 std::string ProcessorName() {

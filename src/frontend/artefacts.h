@@ -9,8 +9,8 @@
 
 namespace longhaul::frontend {
 
-// metrics.csv, report.md, report.json, loss.svg and timeline.svg, each whole or not at all. Tries
-// all of them and returns the first failure.
+// metrics.csv, report.md, report.json, report.html, loss.svg and timeline.svg, each whole or not at
+// all. Tries all of them and returns the first failure.
 Status WriteArtefacts(const std::string& run_directory, const Report& report,
                       const RunHistory& history);
 

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "frontend/format.h"
+#include "base/format.h"
+#include "proto/state_name.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -144,31 +145,6 @@ double SecondsBetween(int64_t from_ns, int64_t to_ns) {
 }
 
 }  // namespace
-
-std::string_view StateName(proto::JobState state) {
-  switch (state) {
-    case proto::QUEUED:
-      return "queued";
-    case proto::STARTING:
-      return "starting";
-    case proto::RUNNING:
-      return "running";
-    case proto::RECOVERING:
-      return "recovering";
-    case proto::STOPPING:
-      return "stopping";
-    case proto::SUCCEEDED:
-      return "succeeded";
-    case proto::FAILED:
-      return "failed";
-    case proto::STOPPED:
-      return "stopped";
-    case proto::LEAVING:
-      return "leaving";
-    default:
-      return "preparing";
-  }
-}
 
 LiveView::LiveView(std::string job, Instant started, bool is_command)
     : job_(Harmless(job)),

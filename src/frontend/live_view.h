@@ -107,7 +107,4 @@ class ScreenPainter {
   size_t drawn_ = 0;
 };
 
-// "queued", "running", ...
-std::string_view StateName(proto::JobState state);
-
 }  // namespace longhaul::frontend

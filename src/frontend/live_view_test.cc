@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "frontend/format.h"
+#include "base/format.h"
 
 namespace longhaul::frontend::live_view_test {
 namespace {

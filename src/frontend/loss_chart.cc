@@ -2,8 +2,8 @@
 #include <cmath>
 #include <optional>
 
+#include "base/format.h"
 #include "frontend/charts.h"
-#include "frontend/format.h"
 #include "frontend/svg.h"
 
 namespace longhaul::frontend {

@@ -16,11 +16,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "frontend/artefacts.h"
 #include "frontend/controller_link.h"
 #include "frontend/embedded_cluster.h"
-#include "frontend/format.h"
 #include "frontend/report/report.h"
 #include "frontend/report/report_json.h"
 #include "frontend/report/report_summary.h"

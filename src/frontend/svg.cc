@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "frontend/format.h"
+#include "base/format.h"
 
 namespace longhaul::frontend {
 namespace {

@@ -3,8 +3,8 @@
 #include <limits>
 #include <string_view>
 
+#include "base/format.h"
 #include "frontend/charts.h"
-#include "frontend/format.h"
 #include "frontend/svg.h"
 #include "proto/fault_class.h"
 

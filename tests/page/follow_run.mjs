@@ -1,7 +1,7 @@
 // Follows a run in Chromium from its printed address. Prints one JSON object of what it saw.
 //
 // usage: follow_run.mjs CHROMIUM ADDRESS FOLDER
-//   FOLDER gets light.png and dark.png
+//   FOLDER gets light.png, dark.png, fault-light.png, fault-dark.png and cluster.png
 import {accessibility, launch, open, panels, setTheme} from "./browser.mjs";
 
 const [chromium, address, folder] = process.argv.slice(2);
@@ -80,6 +80,22 @@ try {
   await new Promise((done) => setTimeout(done, 300));
   await page.screenshot({path: `${folder}/dark.png`, fullPage: true});
   seen.accessibilityDark = await accessibility(page);
+
+  // The fault view, by keyboard alone, with the sentences that `longhaul explain` prints.
+  await setTheme(page, "light");
+  await page.keyboard.type("gf");
+  await page.waitForFunction(
+    () => document.querySelector("#fault-state")?.textContent.includes("recovered"), WAIT);
+  seen.faultHash = await page.evaluate(() => location.hash);
+  seen.faultPanels = await panels(page);
+  seen.faultStages = await page.$$eval("#fault-timeline tbody tr", (rows) =>
+    rows.map((row) => [row.dataset.stage, row.dataset.state]));
+  await page.screenshot({path: `${folder}/fault-light.png`, fullPage: true});
+  seen.accessibilityFault = await accessibility(page);
+  await setTheme(page, "dark");
+  await new Promise((done) => setTimeout(done, 300));
+  await page.screenshot({path: `${folder}/fault-dark.png`, fullPage: true});
+  seen.accessibilityFaultDark = await accessibility(page);
 
   await page.keyboard.type("gc");
   await page.waitForSelector("#queues tbody tr", WAIT);

@@ -76,6 +76,35 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
   return view;
 }
 
+// The story of fault `number` of that run. An open one is decided and has not restarted.
+export function faultView(number, text = "worker 1 was killed by signal 9", open = false) {
+  const stages = [["detected", 0.1, 0.1, 0.001], ["decided", 0.2, 0.1, 0],
+    ["processes started", 0.5, 0.3, 0.01], ["in rendezvous", 1, 0.5, 0],
+    ["group formed", 1.2, 0.2, 0.04], ["state restored", 1.5, 0.3, 0],
+    ["first step done", 2, 0.5, 0], ["first new step done", 5, 3, 0]]
+    .map(([name, at_seconds, took_seconds, budget_seconds]) =>
+      ({name, at_seconds, took_seconds, budget_seconds}));
+  return {
+    version: 1, now_ms: Date.now(), job: "gpt-1", job_is_over: false, faults_total: 1,
+    fault: {
+      number, what: text, class: "process", cause: "A signal from outside ended it.", node: text,
+      rank: 1, injected: true, happened_at_ms: Date.now() - 30_000, detection_seconds: 0.1,
+      detector: "The kernel reported the end.", attempt: 1,
+      observations: [{after_seconds: 0, text}, {after_seconds: 0.0199, text: "Worker 2 ended."}],
+      stacks: [{rank: 1, node: text, calls: [text, "barrier", "step"]}],
+      output: ["step 49", text], output_file: "logs/attempt-1/rank-1.log",
+      actions: open ? [] : [{after_seconds: 0.2, text: "The controller decided: restart."}],
+      restarted: !open, from_step: 20, lost_steps: 5, over: !open, open,
+      recovery_seconds: open ? null : 5, cost_seconds: open ? 0 : 0.75,
+      lost_rank_seconds: open ? 0 : 1.5, lost_accelerator_seconds: open ? null : 3,
+      stages: open ? stages.slice(0, 2) : stages, when_text: `At noon, after ${text}.`,
+      step_text: open ? "Work has not continued yet." : "Work continued from step 20.",
+      cost_text: open ? "The cost is known later." : "750 ms of every worker's time.",
+    },
+    advice: "", notes: ["The last line of events.jsonl is cut off."],
+  };
+}
+
 // Places of ten nodes. Every 50th node is down, and one job waits.
 export function cluster(size, text = "gpt-2") {
   const names = Array.from({length: size}, (_, i) => `${text === "gpt-2" ? "node" : text}-${i}`);
@@ -112,6 +141,7 @@ export function cluster(size, text = "gpt-2") {
 export class MadeUpServer {
   view = fullRun();
   cluster = cluster(200);
+  faults = {1: faultView(1)};  // by number; others are not found
   runs = undefined;  // else those of the view
   answer = "good";   // "hang", "fail", "closed"
   requests = [];     // {url, lastEventId}
@@ -153,6 +183,13 @@ export class MadeUpServer {
       return this.json(response, {runs, total: runs.length});
     }
     if (path === "/v1/view/cluster") return this.json(response, this.cluster);
+    const fault = /^\/v1\/view\/run\/[^/]+\/faults\/(\d+)$/.exec(path);
+    if (fault !== null) {
+      const found = this.faults[fault[1]];
+      return found === undefined
+        ? this.json(response, {error: {code: "not_found", message: "no such fault"}}, 404)
+        : this.json(response, found);
+    }
     if (path.startsWith("/v1/view/run/")) {
       const {series, ...rest} = this.view;
       const whole = !request.url.includes("series=false");

@@ -55,16 +55,18 @@ class Page(unittest.TestCase):
             seen = self.follow(folder)
             kept = os.environ.get("LONGHAUL_TEST_SCREENSHOTS")
             if kept:
-                shutil.copy(f"{folder}/light.png", kept)
-                shutil.copy(f"{folder}/dark.png", kept)
-                shutil.copy(f"{folder}/cluster.png", kept)
+                for name in os.listdir(folder):
+                    shutil.copy(f"{folder}/{name}", kept)
         self.check_access(seen)
         self.check_numbers(seen)
         self.check_curves(seen)
         self.check_cluster(seen["cluster"])
+        self.check_fault(seen)
         self.assertEqual(seen["accessibilityLight"], [])
         self.assertEqual(seen["accessibilityDark"], [])
         self.assertEqual(seen["accessibilityCluster"], [])
+        self.assertEqual(seen["accessibilityFault"], [])
+        self.assertEqual(seen["accessibilityFaultDark"], [])
         self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
                          dict.fromkeys(seen["panels"], "live"))
         self.assertEqual(len(seen["panels"]), 7)
@@ -80,11 +82,69 @@ class Page(unittest.TestCase):
             output, _ = run.communicate(timeout=120)
             seen, _ = follower.communicate(timeout=120)
             self.assertEqual((run.returncode, follower.returncode), (0, 0), output[-2_000:] + seen)
+            self.check_report(lab)
+            self.check_report_of_a_damaged_log(lab)
         finally:
             lab.close()
         self.assertEqual(json.loads(seen), {"shown": {
             "#fact-state": "succeeded", "#fact-step": "1,000 of 1,000", "#fact-faults": "1",
             "#connection": "ended"}, "state": "live", "errors": []})
+
+    def open_report(self, file, *folder):
+        opened = self.node("open_report.mjs", self.chromium, file, *folder, timeout=120)
+        self.assertEqual(opened.returncode, 0, opened.stderr)
+        seen = json.loads(opened.stdout)
+        self.assertEqual(seen["accessibility"], [[], [], [], []])
+        self.assertEqual((seen["errors"], seen["scripts"]), ([], 0))
+        self.assertIn(seen["injected"], ("TypeError", "refused"))
+        # Relative to the file there is nothing that it could load.
+        self.assertEqual([url for url in seen["requests"] if url != "about:blank"], ["the report"])
+        self.assertIn("MIT", seen["licences"])
+        self.assertNotIn("map", seen["fault"], "a report has no cluster")
+        return seen
+
+    # Moved to another folder, as a file that was mailed.
+    def check_report(self, lab):
+        mailed = f"{lab.folder}/mailed.html"
+        shutil.copy(f"{lab.folder}/runs/end/report.html", mailed)
+        self.assertLess(os.path.getsize(mailed), 400_000)
+        seen = self.open_report(mailed, *filter(None, [os.environ.get("LONGHAUL_TEST_SCREENSHOTS")]))
+        self.assertEqual(seen["title"], "Longhaul: tiny-1")
+        self.assertNotIn("missing", seen["run"])
+        report = lab.report("end")
+        self.assertIn("succeeded", seen["run"]["headline"]["text"])
+        self.assertIn("1,000 of 1,000", seen["run"]["headline"]["text"])
+        self.assertIn(f"{report['goodput'] * 100:.1f} %", seen["run"]["headline"]["text"])
+        self.assertIn("equals the time of all ranks", seen["run"]["ledger"]["text"])
+        self.assertIn("was ended by signal 9", seen["fault"]["fault-evidence"]["text"])
+        self.assertIn("recovered in", seen["fault"]["fault"]["text"])
+
+    # The run's folder without the event log, as after a copy of events.jsonl that was cut, with a
+    # line of a newer version and texts that try to leave their element.
+    def check_report_of_a_damaged_log(self, lab):
+        folder = f"{lab.folder}/damaged"
+        os.mkdir(folder)
+        bad = "</script><script>globalThis.alerted = 1</script><img src=x onerror=alert(1)><!--"
+        with open(f"{folder}/events.jsonl", "w") as file:
+            for each in lab.notifications("end"):
+                if "fault" in each:
+                    each["fault"]["what"] = bad
+                if each["type"] == "state" and each["state"]["state"] == "succeeded":
+                    break
+                file.write(json.dumps(each) + "\n")
+            file.write(json.dumps({"at_ns": 1, "job_id": each["job_id"], "reshaped": {}}) + "\n")
+            file.write(json.dumps(each)[:30])
+        made = subprocess.run(
+            [sys.argv_programs[0], "explain", folder, "--html", f"{folder}/page.html"],
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        seen = self.open_report(f"{folder}/page.html")
+        for note in ("The last line of events.jsonl is cut off", "1 entry of the log has a kind",
+                     "There is no event log here", "The run has no report"):
+            self.assertIn(note, seen["run"]["missing"]["text"])
+        self.assertIn("running", seen["run"]["headline"]["text"])
+        self.assertIn("does not have the shares", seen["run"]["ledger"]["text"])
+        self.assertIn(bad, seen["fault"]["fault"]["text"])
 
     def follow(self, folder):
         lab = local_run.Lab(sys.argv_programs)
@@ -97,7 +157,13 @@ class Page(unittest.TestCase):
             self.assertEqual(followed.returncode, 0, followed.stderr + output[-2_000:])
             secret = address.split("#t=")[1]
             self.assertNotIn(secret, json.dumps(lab.notifications("page")), "in events.jsonl")
-            return json.loads(followed.stdout)
+            seen = json.loads(followed.stdout)
+            explained = subprocess.run(
+                [sys.argv_programs[0], "explain", f"{lab.folder}/runs/page", "--fault", "1", "--json"],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(explained.returncode, 0, explained.stderr)
+            seen["explained"] = json.loads(explained.stdout)["faults"][0]
+            return seen
         finally:
             lab.close()
 
@@ -142,6 +208,26 @@ class Page(unittest.TestCase):
         self.assertEqual(cluster["places"], cluster["queues"])
         self.assertIn(f"{len(cluster['nodes'])} nodes: ", cluster["summary"])
         self.assertIn(f"{cluster['nodes'].count('ready')} ready", cluster["summary"])
+
+    def check_fault(self, seen):
+        self.assertTrue(seen["faultHash"].endswith("/faults"), seen["faultHash"])
+        shown = {name: panel["text"] for name, panel in seen["faultPanels"].items()}
+        explained = seen["explained"]
+        self.assertTrue(explained["observations"], explained)
+        for moment in explained["observations"]:
+            self.assertIn(moment["text"], shown["fault-evidence"])
+        for line in explained["output"]:
+            self.assertIn(line, shown["fault-evidence"])
+        for moment in explained["actions"]:
+            self.assertIn(moment["text"], shown["fault-story"])
+        for key in ("cause", "detector"):
+            self.assertIn(explained[key], shown["fault-story"])
+        self.assertIn(explained["what"], shown["fault"])
+        self.assertIn(f"{explained['lost_steps']} steps", shown["fault"])
+        states = dict(seen["faultStages"])
+        for stage in ("Detection", "Diagnosis and decision", "Restart", "Restore", "First step",
+                      "Steps done again"):
+            self.assertEqual(states[stage], "done", seen["faultStages"])
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

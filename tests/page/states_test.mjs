@@ -5,7 +5,7 @@ import {after, before, test} from "node:test";
 
 import {accessibility, launch, open, panels, setTheme} from "./browser.mjs";
 import {
-  EMPTY_CURVE, MadeUpServer, cluster, curve, fullRun, newRun,
+  EMPTY_CURVE, MadeUpServer, cluster, curve, faultView, fullRun, newRun,
 } from "./made_up_server.mjs";
 
 const PANELS = ["headline", "loss", "throughput", "ledger", "faults", "snapshots", "nodes"];
@@ -83,7 +83,7 @@ test("every panel of a full run is live and has its data", async () => {
     assert.match(shown.ledger.text, /Sum10\.000equals the time of all ranks/);
     assert.match(shown.ledger.text, /75.0 % of the time/);
     assert.match(shown.faults.text, /killed by signal 9 \(injected\)/);
-    assert.match(shown.faults.text, /in 2.0 s/);
+    assert.match(shown.faults.text, /in 5.0 s/);
     assert.match(shown.snapshots.text, /4.77 MiB/);
     assert.match(shown.nodes.text, /suspect/);
     assert.match(await text(page, "#fact-loss-now"), /10 s.*10 steps since .* of step 40/);
@@ -283,6 +283,117 @@ const CLUSTER_PANELS = ["map", "queues", "waiting"];
 async function withCluster(prepare, body) {
   await withPage(prepare, body, "#/cluster");
 }
+
+const FAULT_PANELS = ["fault", "fault-timeline", "fault-story", "fault-evidence"];
+const stages = (page) => page.$$eval("#fault-timeline tbody tr", (rows) =>
+  Object.fromEntries(rows.map((row) => [row.dataset.stage, row.dataset.state])));
+
+test("a fault shows its cost, its stages, its story and what is missing", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live", FAULT_PANELS);
+    const shown = await panels(page);
+    assert.match(shown.fault.text, /Fault 1 of 1.*recovered in 5.0 s/);
+    assert.match(shown.fault.text, /0.750 s.*3.000 accelerator-seconds/);
+    assert.match(shown["fault-timeline"].text, /Detection.*100 ms \(goal 1.0 ms\)/);
+    assert.match(shown["fault-story"].text, /The controller decided: restart/);
+    assert.match(shown["fault-evidence"].text, /\+19.9 msWorker 2 ended/);
+    assert.match(shown["fault-evidence"].text, /barrier/);
+    assert.match(await text(page, "#fault-notes"), /events.jsonl is cut off/);
+    assert.match(shown.faults.text, /longhaul explain .* --fault 1/);
+  }, "#/run/gpt-1/faults/1");
+});
+
+test("a fault in progress shows the stages reached so far, and goes on live", async () => {
+  const open = (server) => {
+    Object.assign(server.view.faults[0], {first_step_at_ms: 0, new_step_at_ms: 0, action: ""});
+    server.faults[1] = faultView(1, undefined, true);
+  };
+  await withPage(open, async (page, server) => {
+    await waitForState(page, "live", FAULT_PANELS);
+    assert.match(await text(page, "#fault-state"), /in progress for [23]\d s/);
+    assert.match(await text(page, "#fault-cost"), /not known yet/);
+    const before = await stages(page);
+    assert.deepEqual([before.Detection, before["Diagnosis and decision"], before.Restart,
+      before.Restore], ["done", "done", "running", "absent"]);
+    await server.waitForStream();
+    server.faults[1] = faultView(1);
+    Object.assign(server.view.faults[0], {first_step_at_ms: Date.now(), action: "restart"});
+    server.send(2000, "fault");
+    await page.waitForFunction(() =>
+      document.querySelector("#fault-state").textContent.includes("recovered"));
+    assert.equal((await stages(page)).Restore, "done");
+  }, "#/run/gpt-1/faults");
+});
+
+test("faults are opened and changed with the keyboard", async () => {
+  const three = (server) => {
+    const [first] = server.view.faults;
+    server.view.faults = [1, 2, 3].map((number) => ({...first, number, what: `fault ${number}`}));
+    server.view.faults_total = 3;
+    server.faults = {1: faultView(1, "fault 1"), 2: faultView(2, "fault 2"),
+      3: faultView(3, "fault 3")};
+  };
+  const shows = (page, number) => page.waitForFunction((wanted) =>
+    document.querySelector("#fault .what")?.textContent.includes(wanted), {}, `fault ${number}`);
+  await withPage(three, async (page) => {
+    await waitForState(page, "live");
+    await page.focus('#faults tr[data-fault="2"]');
+    await page.keyboard.press("Enter");
+    await shows(page, 2);
+    assert.equal(await page.evaluate(() => location.hash), "#/run/gpt-1/faults/2");
+    await page.keyboard.type("[");
+    await shows(page, 1);
+    await page.keyboard.type("[");
+    await page.keyboard.type("]]");
+    await shows(page, 3);
+    await page.click('#faults tr[data-fault="1"] a');
+    await shows(page, 1);
+    await page.keyboard.type("gf");
+    await shows(page, 3);
+    await page.keyboard.type("gr");
+    await page.waitForSelector("#loss");
+    assert.equal(await page.evaluate(() => location.hash), "#/run/gpt-1");
+  });
+});
+
+test("a run without a fault has an empty fault view", async () => {
+  await withPage((server) => (server.view = newRun()), async (page) => {
+    await waitForState(page, "empty", FAULT_PANELS);
+    assert.match((await panels(page)).fault.text, /No fault so far/);
+  }, "#/run/gpt-1/faults");
+});
+
+test("a story that cannot be read shows the cause and is repaired", async () => {
+  await withPage((server) => (server.faults = {}), async (page, server) => {
+    await waitForState(page, "error", FAULT_PANELS);
+    assert.match((await panels(page)).fault.text, /no such fault/);
+    server.faults = {1: faultView(1)};
+    await page.click("#fault .notice button");
+    await waitForState(page, "live", FAULT_PANELS);
+  }, "#/run/gpt-1/faults/1");
+});
+
+test("texts in a fault's story stay texts", async () => {
+  const bad = "<img src=x onerror=alert(1)></script>\u202e\u0000 __proto__ \u001b[31m";
+  const hostile = (server) => {
+    server.view = fullRun(bad);
+    server.faults[1] = faultView(1, bad);
+    server.faults[1].notes = [bad];
+    server.faults[1].advice = bad;
+    server.faults[1].fault.output.push("x".repeat(1_000_000));
+  };
+  await withPage(hostile, async (page) => {
+    await waitForState(page, "live", FAULT_PANELS);
+    const found = await page.evaluate(() => ({
+      images: document.querySelectorAll("main img, main script").length,
+      text: document.querySelector("main").textContent,
+    }));
+    assert.equal(found.images, 0);
+    assert.ok(found.text.includes("<img src=x"));
+    assert.ok(!/[\u202e\u0000\u001b]/.test(found.text));
+    assert.ok(found.text.length < 20_000);
+  }, "#/run/gpt-1/faults/1");
+});
 
 test("the cluster's panels are loading, then live, and name what is broken", async () => {
   await withCluster((server) => (server.answer = "hang"), async (page) => {

@@ -38,6 +38,13 @@ export function duration(seconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+// A time after a fault: "+12.3 ms".
+export function offset(seconds: number): string {
+  const size = Math.abs(seconds);
+  const text = size > 0 && size < 0.1 ? `${(size * 1e3).toFixed(1)} ms` : duration(size);
+  return (seconds < 0 ? "−" : "+") + (seconds === 0 ? "0 s" : text);
+}
+
 // How long ago something was, which the page shows anew each second.
 export function age(seconds: number): string {
   return seconds < 60 ? `${Math.max(0, Math.floor(seconds))} s` : duration(seconds);
@@ -70,13 +77,18 @@ export function dayAndClock(ms: number): string {
   return today ? clock(ms) : `${day} ${clock(ms)}`;
 }
 
+// An instant that may be years ago.
+export function dayAndMinute(ms: number): string {
+  return new Date(ms).toLocaleString("en-GB", {dateStyle: "medium", timeStyle: "short"});
+}
+
 const LONGEST_TEXT = 400;
 // Control characters, and those that change the direction of the text around them.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 // Text from jobs, nodes and workers: unseen characters become visible, long texts are cut.
-export function foreign(text: string): string {
-  const cut = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text;
+export function foreign(text: string, longest = LONGEST_TEXT): string {
+  const cut = text.length > longest ? `${text.slice(0, longest)}…` : text;
   return escaped(cut);
 }
 

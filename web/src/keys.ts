@@ -1,18 +1,22 @@
 // The keyboard. No key changes anything on the cluster.
 import {signal} from "@preact/signals";
 
+import {faultNumber, neighbour} from "./fault_store";
 import {shellWord} from "./format";
 import * as store from "./store";
-import {showCluster, showRun} from "./views";
+import {showCluster, showFault, showRun} from "./views";
 
 export const KEYS: [string, string][] = [
   ["g c", "Show the cluster"],
   ["g r", "Show the run"],
+  ["g f", "Show the run's newest fault"],
+  ["[, ]", "Show the previous or the next fault"],
   ["/", "Choose a run"],
   ["j, k", "Go to the next or the previous row of a table"],
   ["+, −", "Show less or more time in the charts"],
   ["0", "Show the whole run in the charts"],
   ["← → ↑ ↓", "Move the cursor of the chart or the map that has the focus"],
+  ["Enter", "Open the fault of the row that has the focus"],
   ["y", "Copy the command that explains the run's faults"],
   ["?", "Show or hide this list"],
   ["Esc", "Hide this list"],
@@ -23,7 +27,10 @@ export const copied = signal("");
 
 export function explainCommand(): string {
   const run = store.view.value?.run;
-  return run === undefined ? "" : `longhaul explain ${shellWord(run.run_directory)}`;
+  if (run === undefined) return "";
+  const command = `longhaul explain ${shellWord(run.run_directory)}`;
+  const one = store.shown.value === "fault" && faultNumber.value !== null;
+  return one ? `${command} --fault ${faultNumber.value}` : command;
 }
 
 export async function copyCommand() {
@@ -55,6 +62,11 @@ function goToRow(step: number) {
   rows[Math.min(rows.length - 1, Math.max(0, next))]!.focus();
 }
 
+function goToFault(step: number) {
+  const number = store.shown.value === "fault" ? neighbour(step) : null;
+  if (number !== null) showFault(number);
+}
+
 function act(key: string): boolean {
   switch (key) {
     case "/":
@@ -65,6 +77,12 @@ function act(key: string): boolean {
       return true;
     case "k":
       goToRow(-1);
+      return true;
+    case "[":
+      goToFault(-1);
+      return true;
+    case "]":
+      goToFault(1);
       return true;
     case "+":
       zoom(0.5);
@@ -98,7 +116,8 @@ function actOnView(key: string): boolean {
   if (!first) return afterG;
   if (key === "c") showCluster();
   if (key === "r") showRun();
-  return key === "c" || key === "r";
+  if (key === "f") showFault(null);
+  return key === "c" || key === "r" || key === "f";
 }
 
 export function listenToKeys() {

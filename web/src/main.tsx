@@ -2,22 +2,30 @@ import {render} from "preact";
 
 import {openSession} from "./access";
 import {announceChanges} from "./announce";
+import {readFrozen} from "./frozen";
 import {listenToKeys} from "./keys";
 import {Page} from "./page";
 import * as store from "./store";
-import {showAddressed} from "./views";
+import {keepAddress, showAddressed} from "./views";
 
 async function start() {
   render(<Page />, document.getElementById("page")!);
   listenToKeys();
   announceChanges();
   setInterval(() => ++store.ticker.value, 1_000);
-  const refusal = await openSession();
-  if (refusal !== null) {
-    store.closedReason.value = refusal;
-    return;
+  const report = readFrozen();
+  if (report === null) {
+    const refusal = await openSession();
+    if (refusal !== null) {
+      store.closedReason.value = refusal;
+      return;
+    }
+  } else {
+    store.freeze(report);
   }
   showAddressed();
+  keepAddress();
+  addEventListener("hashchange", showAddressed);
 }
 
 void start();

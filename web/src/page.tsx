@@ -1,20 +1,25 @@
 import {announcement} from "./announce";
-import {age, foreign, words} from "./format";
+import {age, dayAndMinute, foreign, words} from "./format";
+import {readLicences} from "./frozen";
 import {helpIsShown, KEYS} from "./keys";
 import {Shape, type Tone} from "./mark";
+import {FaultPanel} from "./panels/fault";
+import {FaultEvidencePanel} from "./panels/fault_evidence";
+import {FaultStoryPanel} from "./panels/fault_story";
+import {FaultTimelinePanel} from "./panels/fault_timeline";
 import {FaultsPanel} from "./panels/faults";
 import {HeadlinePanel} from "./panels/headline";
 import {LedgerPanel} from "./panels/ledger";
 import {LossPanel} from "./panels/loss";
 import {MapPanel} from "./panels/map";
+import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
 import {QueuesPanel} from "./panels/queues";
 import {SnapshotsPanel} from "./panels/snapshots";
 import {ThroughputPanel} from "./panels/throughput";
 import {WaitingPanel} from "./panels/waiting";
 import * as store from "./store";
-import {choose} from "./transport";
-import {showCluster, showRun} from "./views";
+import {chooseRun, showCluster, showFault, showRun} from "./views";
 
 const TONES: Record<store.Connection, Tone> =
   {loading: "off", live: "good", stale: "warn", failed: "bad", closed: "off"};
@@ -23,7 +28,12 @@ function ConnectionMark() {
   const connection = store.connection.value;
   const heard = connection === "live" || connection === "stale";
   const since = heard ? `, ${age(store.ageMs.value / 1e3)}` : "";
-  const ended = store.shown.value === "run" && store.over.value;
+  const ended = store.shown.value !== "cluster" && store.over.value;
+  const report = store.frozen.value;
+  if (report !== null) {
+    return <span class="mark" id="connection" data-state="report">
+      <Shape tone="off" /> report as of {dayAndMinute(report.view.now_ms)}</span>;
+  }
   const word = connection === "live" && ended ? "ended" : connection + since;
   return (
     <span class="mark" id="connection" data-state={connection}>
@@ -33,14 +43,17 @@ function ConnectionMark() {
 }
 
 function RunChoice() {
+  if (store.frozen.value !== null) {
+    return <strong><bdi>{foreign(store.runId.value ?? "")}</bdi></strong>;
+  }
   const followed = store.view.value?.run;
   const runs = store.runs.value ?? [];
-  if (runs.length === 0 || store.shown.value !== "run") return null;
+  if (runs.length === 0 || store.shown.value === "cluster") return null;
   return (
     <label>
       Run{" "}
       <select id="runs" value={store.runId.value ?? ""}
-        onChange={(event) => choose((event.target as HTMLSelectElement).value)}>
+        onChange={(event) => chooseRun((event.target as HTMLSelectElement).value)}>
         {runs.map((run) => (
           <option key={run.id} value={run.id}>
             {foreign(run.id)}, {words(run.id === followed?.id ? followed.state : run.state)}
@@ -75,14 +88,27 @@ function Closed() {
 }
 
 function ViewChoice() {
-  const current = store.shown.value;
+  const choice = (view: store.View, word: string, show: () => void) => (
+    <button type="button" aria-current={store.shown.value === view ? "page" : undefined}
+      onClick={show}>{word}</button>
+  );
   return (
     <nav aria-label="Views">
-      <button type="button" aria-current={current === "run" ? "page" : undefined}
-        onClick={showRun}>Run</button>
-      <button type="button" aria-current={current === "cluster" ? "page" : undefined}
-        onClick={showCluster}>Cluster</button>
+      {choice("run", "Run", showRun)}
+      {choice("fault", "Faults", () => showFault(null))}
+      {store.frozen.value === null && choice("cluster", "Cluster", showCluster)}
     </nav>
+  );
+}
+
+function Licences() {
+  const title = "Licences of the libraries in this page";
+  if (store.frozen.value === null) return <a href="/licences.txt">{title}</a>;
+  return (
+    <details>
+      <summary>{title}</summary>
+      <pre tabIndex={0} aria-label={title}>{readLicences()}</pre>
+    </details>
   );
 }
 
@@ -95,7 +121,19 @@ function RunView() {
       <LedgerPanel />
       <FaultsPanel />
       <SnapshotsPanel />
-      <NodesPanel />
+      {store.frozen.value === null && <NodesPanel />}
+    </>
+  );
+}
+
+function FaultPanels() {
+  return (
+    <>
+      <FaultPanel />
+      <FaultTimelinePanel />
+      <FaultStoryPanel />
+      <FaultEvidencePanel />
+      <FaultsPanel />
     </>
   );
 }
@@ -123,13 +161,13 @@ export function Page() {
       </header>
       <main>
         {helpIsShown.value && <Keys />}
+        <MissingPanel />
         {store.closedReason.value !== null ? <Closed />
-          : store.shown.value === "run" ? <RunView /> : <ClusterViewPanels />}
+          : store.shown.value === "run" ? <RunView />
+          : store.shown.value === "fault" ? <FaultPanels /> : <ClusterViewPanels />}
       </main>
       <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
-      <footer>
-        <a href="/licences.txt">Licences of the libraries in this page</a>
-      </footer>
+      <footer><Licences /></footer>
     </>
   );
 }

@@ -22,17 +22,19 @@ interface Props {
   wide?: boolean;
   ready: boolean;  // whether there is something to show, or a reason why not
   empty?: Empty | null;
+  failure?: string | null;  // of a request of this panel alone
   children?: ComponentChildren;
 }
 
-function Notice({ready}: {ready: boolean}) {
-  switch (store.connection.value) {
+function Notice({ready, failure}: {ready: boolean; failure?: string | null}) {
+  const connection = failure ? "failed" : store.connection.value;
+  switch (connection) {
     case "stale":
       return <p class="notice">Stale: last heard {age(store.ageMs.value / 1000)} ago.</p>;
     case "failed":
       return (
         <p class="notice">
-          {store.failure.value}
+          {failure ?? store.failure.value}
           {ready && " This is the last state that was received."}{" "}
           <button type="button" onClick={retry}>Retry</button>
         </p>
@@ -44,7 +46,7 @@ function Notice({ready}: {ready: boolean}) {
 
 function stateOf(props: Props): string {
   const connection = store.connection.value;
-  if (connection === "failed") return "error";
+  if (connection === "failed" || props.failure) return "error";
   if (!props.ready) return "loading";
   if (connection === "stale") return "stale";
   return props.empty ? "empty" : "live";
@@ -57,7 +59,7 @@ export function Panel(props: Props) {
     <section id={props.id} class={props.wide ? "panel wide" : "panel"} data-state={state}
       aria-labelledby={heading} aria-busy={state === "loading"}>
       <h2 id={heading}>{props.title}</h2>
-      <Notice ready={props.ready} />
+      <Notice ready={props.ready} failure={props.failure} />
       {state === "loading" && <p class="soft">Loading.</p>}
       {props.ready && props.empty && (
         <p class="soft">

@@ -1,14 +1,17 @@
 // The state of the page. transport.ts writes it, the panels read it.
 import {batch, computed, signal} from "@preact/signals";
 
+import type {Frozen} from "./frozen";
 import {isOver, type RunEntry, type RunView} from "./protocol";
 
 export type Connection = "loading" | "live" | "stale" | "closed" | "failed";
 
 export const STALE_AFTER_MS = 15_000;
 
-export type View = "cluster" | "run";
+export type View = "cluster" | "run" | "fault";
 
+// The data of a report, which does not change; null: the page is live.
+export const frozen = signal<Frozen | null>(null);
 export const shown = signal<View>("run");
 export const runs = signal<RunEntry[] | null>(null);
 export const runId = signal<string | null>(null);
@@ -35,7 +38,8 @@ export const ageMs = computed(() => {
 
 export const connection = computed<Connection>(() => {
   if (closedReason.value !== null) return "closed";
-  if (shown.value === "run" && over.value) return "live";
+  if (frozen.value !== null) return "live";
+  if (shown.value !== "cluster" && over.value) return "live";
   if (failure.value !== null) return "failed";
   if (heardAt.value === 0) return "loading";
   return ageMs.value > STALE_AFTER_MS ? "stale" : "live";
@@ -57,6 +61,19 @@ export function heard(nowMs?: number) {
   });
 }
 
+// In a report, when its last event happened.
 export function serverNow(): number {
+  if (frozen.value !== null) return frozen.value.view.now_ms;
   return Date.now() + clockDifferenceMs.value;
+}
+
+// The page shows a report from now on.
+export function freeze(report: Frozen) {
+  batch(() => {
+    frozen.value = report;
+    runs.value = [report.view.run];
+    runId.value = report.view.run.id;
+    view.value = report.view;
+    heardAt.value = performance.now();
+  });
 }

@@ -6,6 +6,7 @@
 // Where no stream can be opened, it requests the view every two seconds.
 import {batch} from "@preact/signals";
 
+import {placeOf} from "./address";
 import {withSnapshot, withState, withStep} from "./events";
 import {isOver, VIEW_VERSION, type RunEntry, type RunView} from "./protocol";
 import {reasonOf, request} from "./request";
@@ -193,7 +194,6 @@ export function choose(id: string) {
     store.failure.value = null;
     store.heardAt.value = 0;
   });
-  history.replaceState(null, "", `#/run/${encodeURIComponent(id)}`);
   void restart();
 }
 
@@ -202,26 +202,21 @@ export function leaveRun() {
   stop();
 }
 
-function runInAddress(): string | null {
-  const match = /^#\/run\/([^/?]+)/.exec(location.hash);
-  return match === null ? null : decodeURIComponent(match[1]!);
-}
-
 // The list of runs. Shows the one in the address, else the newest, once there is one.
 export async function followRuns() {
   try {
     const answer = await request<{runs: RunEntry[]}>("/v1/view/runs");
     store.runs.value = answer.runs;
-    const first = runInAddress() ?? answer.runs[0]?.id;
-    if (store.runId.value === null && store.shown.value === "run") {
+    const first = placeOf(location.hash).run ?? answer.runs[0]?.id;
+    if (store.runId.value === null && store.shown.value !== "cluster") {
       heard();
       if (first !== undefined) choose(first);
     }
   } catch (error) {
-    if (store.runId.value === null && store.shown.value === "run") fail(error);
+    if (store.runId.value === null && store.shown.value !== "cluster") fail(error);
   }
   if (store.closedReason.value !== null) return;
   clearTimeout(runsTimer);
-  const soon = store.runId.value === null && store.shown.value === "run";
+  const soon = store.runId.value === null && store.shown.value !== "cluster";
   runsTimer = setTimeout(() => void followRuns(), soon ? SOON_RUNS_MS : RUNS_MS);
 }

@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "bin/check_options.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 #include "proto/json.h"
 #include "service/agent/check/self_test.h"
 
@@ -21,7 +21,7 @@ constexpr size_t kMostDeviceRows = 64;  // beyond, only those that are not good 
 
 std::string Text(const Json& json, const char* key) {
   const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? frontend::Harmless(found->get<std::string>())
+  return found != json.end() && found->is_string() ? Harmless(found->get<std::string>())
                                                    : std::string();
 }
 
@@ -29,7 +29,7 @@ std::string Text(const Json& json, const char* key) {
 std::string ValueText(const Json& measurement) {
   const double value = Number(measurement, "value");
   const int digits = value >= 100 || value <= -100 ? 0 : value >= 10 || value <= -10 ? 1 : 2;
-  return frontend::Decimal(value, digits) + " " + Text(measurement, "unit");
+  return Decimal(value, digits) + " " + Text(measurement, "unit");
 }
 
 std::string ValueOf(const Json& node, const char* name) {
@@ -93,14 +93,14 @@ int CheckLocal(const Options& options) {
 void PrintProgress(const Json& status, size_t& shown) {
   const Json& progress = status["progress"];
   for (; shown < progress.size(); ++shown) {
-    std::printf("%s\n", frontend::Harmless(progress[shown].get<std::string>()).c_str());
+    std::printf("%s\n", Harmless(progress[shown].get<std::string>()).c_str());
   }
   std::fflush(stdout);
 }
 
 std::string MarginText(const Json& row) {
   const double margin = Number(row, "margin_nats");
-  return margin > 0 ? frontend::Decimal(margin, 1) : "-";
+  return margin > 0 ? Decimal(margin, 1) : "-";
 }
 
 // A table of the devices of all nodes; of many only those that are not good.
@@ -150,7 +150,7 @@ void PrintResult(const Json& status) {
   }
   const double seconds = (Number(status, "ended_at_ns") - Number(status, "started_at_ns")) * 1e-9;
   std::printf("verdict: %s; %.0f pair tests, %s\n", Text(status, "verdict").c_str(),
-              Number(status, "pair_tests"), frontend::SecondsText(seconds).c_str());
+              Number(status, "pair_tests"), SecondsText(seconds).c_str());
 }
 
 int Check(RestClient& client, const Options& options) {

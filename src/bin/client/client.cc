@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/format.h"
 #include "base/time.h"
 #include "bin/command_line.h"
-#include "frontend/format.h"
 #include "io/clock.h"
 
 namespace longhaul::bin::client {
@@ -17,7 +17,7 @@ std::string Ago(const Json& at_ns) {
   const int64_t at = at_ns.get<int64_t>();
   if (at == 0) return "-";
   const double seconds = ToSeconds(io::Now() - InstantFromNanoseconds(at));
-  return frontend::SecondsText(std::max(0.0, seconds)) + " ago";
+  return SecondsText(std::max(0.0, seconds)) + " ago";
 }
 
 double Number(const Json& json, const char* key) {

@@ -67,6 +67,7 @@ struct Options {
   bool watch = false;
   bool json = false;
   bool follow = false;
+  bool once = false;
   bool elements = false;     // of arrays, each in a line
   bool environment = false;  // show the values of environment variables
 };
@@ -93,6 +94,7 @@ void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
 void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddTokens(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddPage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddTop(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
 // Requests changes, all at once; docs/openapi.yaml specifies `changes`.

@@ -18,6 +18,7 @@ void AddClientCommands(CLI::App& app, Action& action) {
   client::AddApply(app, action, options);
   client::AddTokens(app, action, options);
   client::AddPage(app, action, options);
+  client::AddTop(app, action, options);
   client::AddOutput(app, action, options);
 }
 

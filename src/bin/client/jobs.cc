@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/format.h"
 #include "base/time.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 #include "frontend/job_request.h"
 #include "io/clock.h"
 #include "io/files/file.h"
@@ -15,10 +15,6 @@
 namespace longhaul::bin::client {
 namespace {
 
-using frontend::Compact;
-using frontend::Decimal;
-using frontend::Percent;
-using frontend::SecondsText;
 using service::UrlEncode;
 
 constexpr uint64_t kLargestJobFile = 1 << 20;
@@ -176,7 +172,7 @@ std::string PreferredText(const Json& job) {
 
 void PrintJob(const Json& job) {
   const auto line = [](const char* key, const std::string& value) {
-    if (!value.empty()) std::printf("  %-14s %s\n", key, frontend::Harmless(value).c_str());
+    if (!value.empty()) std::printf("  %-14s %s\n", key, Harmless(value).c_str());
   };
   std::printf("%s: %s\n", job["job"]["id"].get<std::string>().c_str(),
               job["state"].get<std::string>().c_str());
@@ -212,8 +208,8 @@ void PrintJob(const Json& job) {
 
 void PrintEnvironment(const Json& job) {
   for (const auto& [name, value] : job["job"]["workload"]["environment"].items()) {
-    std::printf("  %-14s %s=%s\n", "environment", frontend::Harmless(name).c_str(),
-                frontend::Harmless(value.get<std::string>()).c_str());
+    std::printf("  %-14s %s=%s\n", "environment", Harmless(name).c_str(),
+                Harmless(value.get<std::string>()).c_str());
   }
 }
 
@@ -224,16 +220,16 @@ int ShowWhy(RestClient& client, const Options& options) {
   std::printf("%s: %s (%s)\n", (*why)["job_id"].get<std::string>().c_str(),
               (*why)["state"].get<std::string>().c_str(),
               (*why)["reason"].get<std::string>().c_str());
-  std::printf("  %s\n", frontend::Harmless((*why)["sentence"].get<std::string>()).c_str());
+  std::printf("  %s\n", Harmless((*why)["sentence"].get<std::string>()).c_str());
   for (const Json& change : (*why)["fix"]) {
-    std::printf("  would start it: %s\n", frontend::Harmless(change.get<std::string>()).c_str());
+    std::printf("  would start it: %s\n", Harmless(change.get<std::string>()).c_str());
   }
   for (const Json& command : (*why)["commands"]) {
-    std::printf("    %s\n", frontend::Harmless(command.get<std::string>()).c_str());
+    std::printf("    %s\n", Harmless(command.get<std::string>()).c_str());
   }
   if (why->contains("at_once")) {
     std::printf("  all at once, as they were tried:\n    %s\n",
-                frontend::Harmless((*why)["at_once"].get<std::string>()).c_str());
+                Harmless((*why)["at_once"].get<std::string>()).c_str());
   }
   const auto when = [&](const char* key) {
     const double seconds =
@@ -283,7 +279,7 @@ int ChangeJob(RestClient& client, const Options& options) {
       std::fprintf(stderr,
                    "longhaul: --topology: '%s' is not a JSON object such as {\"required\": "
                    "\"block\", \"preferred\": \"leaf\"}\n",
-                   frontend::Harmless(options.topology).c_str());
+                   Harmless(options.topology).c_str());
       return kExitUsage;
     }
     change["topology"] = std::move(rules);

@@ -6,18 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "base/units.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 #include "io/clock.h"
 
 namespace longhaul::bin::client {
 namespace {
 
-using frontend::Percent;
 using service::UrlEncode;
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(250);
@@ -130,7 +129,7 @@ int Nodes(RestClient& client, const Options& options) {
     const double used = node.contains("used_accelerators") ? Number(node, "used_accelerators")
                                                            : node["used_slots"].get<double>();
     table.Add({node["name"].get<std::string>(), state,
-               frontend::Decimal(used, used == std::floor(used) ? 0 : 3) + "/" +
+               Decimal(used, used == std::floor(used) ? 0 : 3) + "/" +
                    std::to_string(node["slots"].get<uint64_t>()),
                node["address"].get<std::string>(), node["host"].get<std::string>(),
                std::to_string(node["cores"].get<uint64_t>()),
@@ -142,8 +141,8 @@ int Nodes(RestClient& client, const Options& options) {
   for (const Json& node : nodes) {
     const std::string fault = node["last_fault"].get<std::string>();
     if (fault.empty() || Number(node, "health") >= 1) continue;
-    std::printf("%s: %s, %s\n", node["name"].get<std::string>().c_str(),
-                frontend::Harmless(fault).c_str(), Ago(node["last_fault_at_ns"]).c_str());
+    std::printf("%s: %s, %s\n", node["name"].get<std::string>().c_str(), Harmless(fault).c_str(),
+                Ago(node["last_fault_at_ns"]).c_str());
   }
   PrintWindows(nodes);
   const auto links = client.Get("/v1/links");

@@ -2,17 +2,14 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 
 namespace longhaul::bin::client {
 namespace {
-
-using frontend::Decimal;
-using frontend::Percent;
 
 std::string AmountText(double amount) {
   return Decimal(amount, amount == static_cast<double>(static_cast<int64_t>(amount)) ? 0 : 1);

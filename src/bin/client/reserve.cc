@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 
 namespace longhaul::bin::client {
 namespace {
@@ -51,9 +51,8 @@ void AddRow(Table& table, const Json& reservation) {
   table.Add({reservation["name"].get<std::string>(),
              reservation["open"].get<bool>() ? "open" : "planned",
              reservation["from"].get<std::string>(), reservation["until"].get<std::string>(),
-             frontend::Harmless(HoldersText(reservation)),
-             frontend::Harmless(NodesText(reservation["nodes"])),
-             reason.empty() ? "-" : frontend::Harmless(reason)});
+             Harmless(HoldersText(reservation)), Harmless(NodesText(reservation["nodes"])),
+             reason.empty() ? "-" : Harmless(reason)});
 }
 
 void PrintRows(const Json& reservations) {

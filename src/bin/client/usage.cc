@@ -4,16 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 
 namespace longhaul::bin::client {
 namespace {
 
-using frontend::Decimal;
-using frontend::Percent;
 using service::UrlEncode;
 
 std::vector<std::string> KeysOf(const Json& answer, const Json* row) {

@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <string>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 #include "io/files/file.h"
 #include "runtime/scheduling/what_if_change.h"
 
@@ -46,7 +46,7 @@ void PrintAnswer(const Json& answer) {
   }
   if (!answer["unknown_durations"].empty()) {
     std::printf("Of unknown duration (30 minutes are assumed): %s\n",
-                frontend::Harmless(Names(answer["unknown_durations"])).c_str());
+                Harmless(Names(answer["unknown_durations"])).c_str());
   }
 }
 

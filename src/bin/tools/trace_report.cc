@@ -5,17 +5,14 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "bin/table.h"
-#include "frontend/format.h"
 #include "frontend/svg.h"
 
 namespace longhaul::bin {
 namespace {
 
-using frontend::Decimal;
-using frontend::Percent;
-using frontend::SecondsText;
 using frontend::Svg;
 using scheduler::workload::SimulationResult;
 using scheduler::workload::SizeClass;

@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "base/instant_text.h"
 #include "base/text.h"
-#include "frontend/format.h"
-#include "frontend/live_view.h"
-#include "frontend/report/report.h"
 #include "io/files/file.h"
 #include "proto/json.h"
 #include "service/agent/output/worker_output.h"
@@ -65,25 +63,28 @@ Result<std::string> Choose(const std::vector<std::string>& jobs, const std::stri
                          " jobs: name one with --job, for example one of " + known);
 }
 
-Result<RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest) {
+Result<story::RunRecord> RecordOfLog(const std::string& path, const std::string& job, bool newest,
+                                     const TakeNotification& also) {
   ASSIGN_OR_RETURN(const auto log, service::EventLogReader::Open(path));
   ASSIGN_OR_RETURN(const std::vector<std::string> jobs, log->Jobs());
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, path, newest));
-  RunRecorder recorder(id);
+  story::RunRecorder recorder(id);
   std::vector<std::string> notes;
-  const Status notified = log->Notifications(
-      [&recorder](const proto::Notification& each) { recorder.TakeNotification(each); });
+  const Status notified = log->Notifications([&](const proto::Notification& each) {
+    recorder.TakeNotification(each);
+    if (also != nullptr && each.job_id() == id) also(each);
+  });
   const Status happened = log->Events([&recorder](Instant now, const proto::Event& event) {
     recorder.TakeEvent(ToNanoseconds(now), event);
   });
-  RunRecord record = recorder.Finish();
+  story::RunRecord record = recorder.Record();
   for (const Status& status : {notified, happened}) {
     if (status.ok()) continue;
     record.notes.push_back("The event log is damaged, and what follows the damage is missing (" +
                            status.message() + ").");
   }
   if (log->unreadable_rows() > 0) {
-    record.notes.push_back(Plural(log->unreadable_rows(), "entry") +
+    record.notes.push_back(Plural(log->unreadable_rows(), "row") +
                            " of the event log could not be read.");
   }
   return record;
@@ -91,7 +92,7 @@ Result<RunRecord> RecordOfLog(const std::string& path, const std::string& job, b
 
 // A report is the one of this record if its times enclose the end of the job: the report of an
 // earlier run lies there until the run that resumed it ends.
-bool BelongsTo(const Json& report, const RunRecord& record) {
+bool BelongsTo(const Json& report, const story::RunRecord& record) {
   int64_t ended_ns = 0;
   for (const proto::Notification& each : record.notifications) {
     if (each.kind_case() == proto::Notification::kState) ended_ns = each.at_ns();
@@ -110,11 +111,11 @@ bool BelongsTo(const Json& report, const RunRecord& record) {
   return end >= *from - kRounding && end <= *from + DurationFromSeconds(length) + kRounding;
 }
 
-void AddReport(const std::string& path, RunRecord& record) {
+void AddReport(const std::string& path, story::RunRecord& record) {
   if (!IsFile(path)) return;
   const Result<std::string> text = io::ReadText(path, kLargestReport);
-  const Result<RunTotals> totals =
-      text.ok() ? ParseReport(*text) : Result<RunTotals>(text.status());
+  const Result<story::RunTotals> totals =
+      text.ok() ? ParseReport(*text) : Result<story::RunTotals>(text.status());
   if (!totals.ok()) {
     record.notes.push_back("The report was not used: " + totals.status().message() + ".");
     return;
@@ -140,7 +141,8 @@ uint64_t CountOf(const Json& json, const char* key) {
 
 }  // namespace
 
-Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
+Result<story::RunRecord> ReadRun(const std::string& path, const std::string& job,
+                                 const TakeNotification& also) {
   std::error_code error;
   std::string folder = std::filesystem::absolute(path, error).lexically_normal().string();
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -150,19 +152,19 @@ Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
   }
   const std::string own = folder + "/cluster/events.db";
   const std::string bare = folder + "/events.db";
-  if (!IsFile(own) && IsFile(bare)) return RecordOfLog(bare, job, /*newest=*/false);
+  if (!IsFile(own) && IsFile(bare)) return RecordOfLog(bare, job, /*newest=*/false, also);
   const std::string lines = folder + "/events.jsonl";
   if (!IsFile(own) && !IsFile(lines)) {
     return NotFound(folder +
                     " has neither cluster/events.db nor events.jsonl, so it is not the directory "
                     "of a run: name one, such as runs/NAME");
   }
-  Result<RunRecord> record = RunRecord();
+  Result<story::RunRecord> record = story::RunRecord();
   if (IsFile(own)) {
-    record = RecordOfLog(own, job, /*newest=*/true);
+    record = RecordOfLog(own, job, /*newest=*/true, also);
   } else {
     ASSIGN_OR_RETURN(const std::string text, io::ReadText(lines, kLargestLines));
-    record = RecordOfLines(text, job);
+    record = RecordOfLines(text, job, also);
   }
   if (!record.ok()) return record.status();
   record->run_directory = folder;
@@ -170,15 +172,19 @@ Result<RunRecord> ReadRun(const std::string& path, const std::string& job) {
   return record;
 }
 
-Result<RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
+Result<story::RunRecord> RecordOfLines(std::string_view text, const std::string& job,
+                                       const TakeNotification& also) {
   std::vector<proto::Notification> notifications;
   std::vector<std::string> jobs;
   uint64_t unreadable = 0;
+  bool cut = false;
   for (const std::string_view line : Split(text, '\n')) {
     if (line.empty()) continue;
     proto::Notification notification;
     if (!proto::FromJson(line, &notification).ok()) {
-      ++unreadable;
+      // Only the last line has nothing behind it: not even the end of a line.
+      cut = line.data() + line.size() == text.data() + text.size();
+      unreadable += cut ? 0 : 1;
       continue;
     }
     const std::string& id = notification.job_id();
@@ -190,21 +196,28 @@ Result<RunRecord> RecordOfLines(std::string_view text, const std::string& job) {
     notifications.push_back(std::move(notification));
   }
   ASSIGN_OR_RETURN(const std::string id, Choose(jobs, job, "events.jsonl", /*newest=*/true));
-  RunRecorder recorder(id);
-  for (const proto::Notification& each : notifications) recorder.TakeNotification(each);
-  RunRecord record = recorder.Finish();
+  story::RunRecorder recorder(id);
+  for (const proto::Notification& each : notifications) {
+    recorder.TakeNotification(each);
+    if (also != nullptr && each.job_id() == id) also(each);
+  }
+  story::RunRecord record = recorder.Record();
+  if (cut) {
+    record.notes.push_back(
+        "The last line of events.jsonl is cut off; what followed it is missing.");
+  }
   if (unreadable > 0) {
     record.notes.push_back(Plural(unreadable, "line") + " of events.jsonl could not be read.");
   }
   return record;
 }
 
-Result<RunTotals> ParseReport(std::string_view json) {
+Result<story::RunTotals> ParseReport(std::string_view json) {
   const Json report = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!report.is_object() || !report.contains("ledger") || !report["ledger"].is_object()) {
     return InvalidArgument("report.json is not the report of a run");
   }
-  RunTotals totals;
+  story::RunTotals totals;
   totals.state = TextOf(report, "state");
   totals.reason = TextOf(report, "reason");
   totals.goodput = NumberOf(report, "goodput");
@@ -223,28 +236,13 @@ Result<RunTotals> ParseReport(std::string_view json) {
   return totals;
 }
 
-RunTotals TotalsOf(const proto::JobStatus& status) {
-  const Report report = MakeReport(status, RunHistory(), RunFacts());
-  RunTotals totals;
-  totals.state = std::string(StateName(status.state()));
-  totals.reason = status.reason();
-  totals.goodput = status.ledger().goodput();
-  totals.ranks = report.mean_ranks;
-  for (const CategoryRow& row : report.categories) {
-    totals.categories.push_back({row.name, row.seconds});
-  }
-  totals.snapshots = status.snapshots();
-  totals.interval_steps = status.snapshot_interval_steps();
-  return totals;
-}
-
-void ReadOutputs(const Story& story, RunRecord& record) {
+void ReadOutputs(const story::Story& story, story::RunRecord& record) {
   if (record.run_directory.empty()) return;
-  for (const FaultStory& fault : story.faults) {
-    const std::optional<WantedOutput> wanted = OutputOf(fault);
+  for (const story::FaultStory& fault : story.faults) {
+    const std::optional<story::WantedOutput> wanted = story::OutputOf(fault);
     if (!wanted.has_value()) continue;
     const std::string text =
-        service::LastLines(record.run_directory + "/" + OutputFile(*wanted), /*begin=*/0);
+        service::LastLines(record.run_directory + "/" + story::OutputFile(*wanted), /*begin=*/0);
     std::vector<std::string>& lines = record.outputs[{wanted->attempt, wanted->rank}];
     lines.clear();
     if (text.empty()) continue;

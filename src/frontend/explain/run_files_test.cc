@@ -9,9 +9,9 @@
 
 #include "base/temporary_folder.h"
 #include "base/time.h"
-#include "frontend/explain/story_text.h"
 #include "proto/json.h"
 #include "service/controller/log/event_log.h"
+#include "story/story_text.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -71,7 +71,7 @@ TEST_F(RunFiles, TheEventLogIsReadWhileItsControllerUsesItAndLeftAlone) {
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->job_id, "a-1");
   EXPECT_TRUE(record->has_events);
-  EXPECT_EQ(MakeStory(*record).faults.size(), 1U);
+  EXPECT_EQ(story::MakeStory(*record).faults.size(), 1U);
 }
 
 TEST_F(RunFiles, ReadingALogAtRestMakesNoFiles) {
@@ -110,7 +110,7 @@ TEST_F(RunFiles, ALogThatIsCutOrDamagedIsReadAsFarAsItGoes) {
   for (size_t size = 0; size <= whole.size(); size += 512) {
     Write("events.db", whole.substr(0, size));
     const auto record = ReadRun(path(), "");
-    if (record.ok()) (void)StoryText(MakeStory(*record), {});
+    if (record.ok()) (void)story::StoryText(story::MakeStory(*record), {});
     readable += record.ok() ? 1 : 0;
     EXPECT_TRUE(record.ok() || !record.status().message().empty());
   }
@@ -120,7 +120,7 @@ TEST_F(RunFiles, ALogThatIsCutOrDamagedIsReadAsFarAsItGoes) {
     damaged[at] = static_cast<char>(damaged[at] ^ 0x5a);
     Write("events.db", damaged);
     const auto record = ReadRun(path(), "");
-    if (record.ok()) (void)StoryText(MakeStory(*record), {});
+    if (record.ok()) (void)story::StoryText(story::MakeStory(*record), {});
   }
 }
 
@@ -133,10 +133,21 @@ TEST_F(RunFiles, WithoutAnEventLogTheLinesAreRead) {
   const auto record = ReadRun(path(), "");
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->job_id, "a-2") << "the newest";
-  const Story story = MakeStory(*record);
+  const story::Story story = story::MakeStory(*record);
   EXPECT_EQ(story.faults.size(), 2U);
-  EXPECT_THAT(StoryText(story, {}), HasSubstr("2 lines of events.jsonl could not be read."));
-  EXPECT_THAT(StoryText(story, {}), HasSubstr("There is no event log here"));
+  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("1 line of events.jsonl could not be read."));
+  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("The last line of events.jsonl is cut off"));
+  EXPECT_THAT(story::StoryText(story, {}), HasSubstr("There is no event log here"));
+}
+
+TEST_F(RunFiles, AKindOfLineOfANewerVersionIsNamedAsMissing) {
+  std::string lines = proto::ToJson(FaultOf("a-1", 1)).dump() + "\n";
+  lines += R"({"at_ns": 5, "job_id": "a-1", "reshaped": {"ranks": 3}})";
+  Write("events.jsonl", lines + "\n");
+  const auto record = ReadRun(path(), "");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(story::MakeStory(*record).faults.size(), 1U);
+  EXPECT_THAT(record->notes, testing::ElementsAre(HasSubstr("1 entry of the log has a kind that")));
 }
 
 TEST_F(RunFiles, OnlyTheReportOfThisRunCounts) {
@@ -171,15 +182,15 @@ TEST_F(RunFiles, OnlyTheReportOfThisRunCounts) {
 }
 
 TEST_F(RunFiles, TheLastLinesOfTheWorkerAreAddedToItsFault) {
-  RunRecord record;
+  story::RunRecord record;
   record.run_directory = path();
   proto::Notification attempt;
   attempt.mutable_attempt()->set_attempt(4);
   record.notifications.push_back(attempt);
   record.notifications.push_back(FaultOf("", 1));
   Write("logs/attempt-4/rank-0.log", "first\nout of memory\n");
-  ReadOutputs(MakeStory(record), record);
-  const Story story = MakeStory(record);
+  ReadOutputs(story::MakeStory(record), record);
+  const story::Story story = story::MakeStory(record);
   EXPECT_THAT(story.faults.at(0).output, ::testing::ElementsAre("first", "out of memory"));
   EXPECT_EQ(story.faults.at(0).output_file, "logs/attempt-4/rank-0.log");
 }

@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "frontend/explain/run_files.h"
-#include "frontend/explain/story.h"
-#include "frontend/explain/story_json.h"
-#include "frontend/explain/story_text.h"
+#include "story/story.h"
+#include "story/story_json.h"
+#include "story/story_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longhaul;
@@ -20,10 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (totals.ok()) record->totals = *totals;
-  const frontend::Story story = frontend::MakeStory(*record);
-  const std::string shown = frontend::StoryText(story, {});
+  const story::Story story = story::MakeStory(*record);
+  const std::string shown = story::StoryText(story, {});
   CHECK(shown.find('\x1b') == std::string::npos);
-  (void)frontend::StoryJson(story, {}).dump(-1, ' ', false,
-                                            nlohmann::ordered_json::error_handler_t::replace);
+  (void)story::StoryJson(story, {}).dump(-1, ' ', false,
+                                         nlohmann::ordered_json::error_handler_t::replace);
   return 0;
 }

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "frontend/svg.h"
 #include "spec/cluster/device.h"

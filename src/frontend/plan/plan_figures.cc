@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/format.h"
 #include "planner/memory/saved_tensors.h"
 #include "planner/search/settings.h"
 #include "spec/model/parameters.h"

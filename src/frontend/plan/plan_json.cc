@@ -1,6 +1,6 @@
 #include "frontend/plan/plan_json.h"
 
-#include "frontend/format.h"
+#include "base/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "planner/search/obstacle.h"
 #include "planner/search/settings.h"

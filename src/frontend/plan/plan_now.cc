@@ -1,7 +1,7 @@
 #include "frontend/plan/plan_now.h"
 
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "frontend/plan/plan_json.h"
 #include "planner/search/settings.h"

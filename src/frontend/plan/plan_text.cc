@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "planner/search/obstacle.h"
 #include "planner/search/settings.h"

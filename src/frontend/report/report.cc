@@ -1,67 +1,20 @@
 #include "frontend/report/report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
 
-#include "frontend/format.h"
-#include "proto/fault_class.h"
+#include "base/format.h"
 
 namespace longhaul::frontend {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct CategoryName {
-  proto::Category category;
-  const char* name;
-  const char* meaning;
-};
-
-constexpr std::array kCategories = {
-    CategoryName{proto::PRODUCTIVE, "productive", "steps that count"},
-    CategoryName{proto::QUEUE, "queue", "waited for nodes (outside goodput)"},
-    CategoryName{proto::START_UP_TIME, "start-up", "processes begin, import, set up their device"},
-    CategoryName{proto::RENDEZVOUS_TIME, "rendezvous", "join the store, build process groups"},
-    CategoryName{proto::RESTORE_TIME, "restore", "read the state back, or initialise it"},
-    CategoryName{proto::DATA_STALL, "data stall", "steps waited for input"},
-    CategoryName{proto::STALL, "stall", "steps that took longer than such steps do"},
-    CategoryName{proto::SNAPSHOT, "snapshot", "stopped for a copy of the state"},
-    CategoryName{proto::EVALUATION, "evaluation", "held-out text"},
-    CategoryName{proto::LOST_WORK, "lost work", "steps thrown away by a fault"},
-    CategoryName{proto::DETECT, "detect", "from a fault to its event in the log"},
-    CategoryName{proto::DIAGNOSE, "diagnose", "from the event to the decision"},
-    CategoryName{proto::REPAIR, "repair", "from the decision to new processes"},
-    CategoryName{proto::FINISH, "finish", "last evaluation, sample, last checkpoint"},
-    CategoryName{proto::UNREPORTED, "unreported", "workers run, but report no steps"},
-    CategoryName{proto::OTHER, "other", "none of the above"},
-};
-
-std::vector<CategoryRow> CategoriesOf(const proto::Ledger& ledger, double ranks) {
-  std::vector<CategoryRow> rows;
-  double sum = 0;
-  for (const CategoryName& known : kCategories) {
-    CategoryRow row{known.name, known.meaning, 0, 0};
-    for (const proto::CategoryTime& time : ledger.categories()) {
-      if (time.category() == known.category) row.seconds += time.rank_seconds() / ranks;
-    }
-    sum += row.seconds;
-    if (row.seconds > 0) rows.push_back(row);
-  }
-  for (CategoryRow& row : rows) row.share = row.seconds / sum;
-  std::stable_sort(rows.begin(), rows.end(), [](const CategoryRow& a, const CategoryRow& b) {
-    const bool a_first = a.name == "productive";
-    const bool b_first = b.name == "productive";
-    return a_first != b_first ? a_first : a.seconds > b.seconds;
-  });
-  return rows;
-}
-
-LedgerCheck CheckLedger(const std::vector<CategoryRow>& rows, const RunFacts& facts) {
+LedgerCheck CheckLedger(const std::vector<story::CategoryRow>& rows, const RunFacts& facts) {
   LedgerCheck check;
-  for (const CategoryRow& row : rows) check.sum_seconds += row.seconds;
+  for (const story::CategoryRow& row : rows) check.sum_seconds += row.seconds;
   check.measured_seconds = facts.job_seconds;
   const double late =
       std::clamp(facts.notification_delay_seconds, 0.0, kMostNotificationDelaySeconds);
@@ -74,42 +27,13 @@ LedgerCheck CheckLedger(const std::vector<CategoryRow>& rows, const RunFacts& fa
   return check;
 }
 
-// What the stages may take when one worker dies and its state is in local memory.
-constexpr double kDetectBudget = 0.001;      // its pidfd becomes readable
-constexpr double kDecideBudget = 0.002;      // event, fence, decision, logged
-constexpr double kStartBudget = 0.010;       // the others killed and reaped, all forked again
-constexpr double kRendezvousBudget = 0.040;  // store and process group
-
 FaultRow RowOf(const proto::Fault& fault, double ranks) {
   FaultRow row;
   row.fault = fault;
   row.cost_seconds = fault.lost_rank_seconds() / ranks;
-  const bool in_place = proto::FaultClassOf(fault.class_name()) == proto::FaultClass::kProcess;
-  const struct {
-    const char* name;
-    int64_t at_ns;
-    double budget_seconds;
-  } kStages[] = {
-      {"detected", fault.detected_at_ns(), in_place ? kDetectBudget : 0},
-      {"decided", fault.decided_at_ns(), in_place ? kDecideBudget : 0},
-      {"processes started", fault.started_at_ns(), in_place ? kStartBudget : 0},
-      {"in rendezvous", fault.rendezvous_at_ns(), 0},
-      {"group formed", fault.restoring_at_ns(), in_place ? kRendezvousBudget : 0},
-      {"state restored", fault.stepping_at_ns(), 0},
-      {"first step done", fault.first_step_at_ns(), 0},
-      {"first new step done", fault.new_step_at_ns(), 0},
-  };
+  row.stages = story::StagesOf(fault);
   const int64_t began_ns =
       fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
-  int64_t before_ns = began_ns;
-  for (const auto& stage : kStages) {
-    if (stage.at_ns == 0) continue;
-    // One worker may enter a stage before the last one has left the one before: that took nothing.
-    const int64_t at_ns = std::max(stage.at_ns, before_ns);
-    row.stages.push_back({stage.name, static_cast<double>(at_ns - began_ns) * 1e-9,
-                          static_cast<double>(at_ns - before_ns) * 1e-9, stage.budget_seconds});
-    before_ns = at_ns;
-  }
   if (fault.started_at_ns() != 0) {
     row.restart_seconds = static_cast<double>(fault.started_at_ns() - began_ns) * 1e-9;
   }
@@ -162,34 +86,11 @@ std::optional<double> MedianStepSeconds(const std::vector<StepPoint>& steps) {
   return *middle;
 }
 
-double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
-  for (const CategoryRow& row : rows) {
+double SecondsOf(const std::vector<story::CategoryRow>& rows, std::string_view name) {
+  for (const story::CategoryRow& row : rows) {
     if (row.name == name) return row.seconds;
   }
   return 0;
-}
-
-// The mean number of ranks over the time of the job, by its changes of size: independent of the
-// ledger's sums. Where the sizes are incomplete, the ledger's own mean.
-double MeanRanks(const proto::JobStatus& status) {
-  const double processes = std::max(1u, status.job().processes_per_node());
-  const double planned = std::max(1u, status.job().nodes()) * processes;
-  const proto::Ledger& ledger = status.ledger();
-  if (status.job().maximum_nodes() == 0 || ledger.wall_seconds() <= 0) return planned;
-  const bool all =
-      status.preemptions() == 0 && status.sizes_size() == static_cast<int>(status.resizes()) + 1;
-  if (!all) return std::max(1.0, ledger.rank_seconds() / ledger.wall_seconds());
-  double sum = 0;
-  double ranks = planned;  // while it waits for its first nodes
-  int64_t at_ns = status.submitted_at_ns();
-  for (const proto::SizeChange& change : status.sizes()) {
-    sum += ranks * static_cast<double>(change.at_ns() - at_ns) * 1e-9;
-    at_ns = change.at_ns();
-    ranks = change.nodes() * processes;
-  }
-  const double passed = static_cast<double>(at_ns - status.submitted_at_ns()) * 1e-9;
-  sum += ranks * std::max(0.0, ledger.wall_seconds() - passed);
-  return sum / ledger.wall_seconds();
 }
 
 // The same text from several nodes or at several times is one row.
@@ -251,13 +152,6 @@ void NoteMissedFaults(Report& report) {
 
 }  // namespace
 
-std::string_view NameOfCategory(proto::Category category) {
-  for (const CategoryName& known : kCategories) {
-    if (known.category == category) return known.name;
-  }
-  return "other";
-}
-
 Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
                   const RunFacts& facts) {
   Report report;
@@ -265,8 +159,8 @@ Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
   report.facts = facts;
   report.ranks = std::max(1u, status.job().nodes() * status.job().processes_per_node());
   report.reports_steps = status.job().workload().built_in() || status.highest_step() > 0;
-  report.mean_ranks = MeanRanks(status);
-  report.categories = CategoriesOf(status.ledger(), report.mean_ranks);
+  report.mean_ranks = story::MeanRanks(status);
+  report.categories = story::CategoriesOf(status.ledger(), report.mean_ranks);
   report.ledger = CheckLedger(report.categories, facts);
   // The status takes precedence; the history has those that a long run's status has dropped.
   std::map<uint32_t, proto::Fault> faults = history.faults;

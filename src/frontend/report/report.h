@@ -15,6 +15,8 @@
 
 #include "frontend/run_history.h"
 #include "proto/status.pb.h"
+#include "story/fault_stages.h"
+#include "story/ledger_rows.h"
 
 namespace longhaul::frontend {
 
@@ -48,16 +50,6 @@ struct RunFacts {
   std::vector<HookRow> hooks;
 };
 
-// The name of a category in all output: "lost work".
-std::string_view NameOfCategory(proto::Category category);
-
-struct CategoryRow {
-  std::string name;     // "snapshot"
-  std::string meaning;  // "stopped for a copy of the state"
-  double seconds = 0;
-  double share = 0;  // of the ledger's sum
-};
-
 // The ledger compared with this process's clock.
 struct LedgerCheck {
   double sum_seconds = 0;
@@ -73,16 +65,9 @@ constexpr double kLedgerFloorSeconds = 0.005;
 // A larger delay is not counted: the clocks of two machines differ.
 constexpr double kMostNotificationDelaySeconds = 2;
 
-struct FaultStage {
-  std::string name;           // "detected"
-  double at_seconds = 0;      // after the fault happened
-  double took_seconds = 0;    // since the stage before
-  double budget_seconds = 0;  // the time that it may take; 0: depends on the job
-};
-
 struct FaultRow {
   proto::Fault fault;
-  std::vector<FaultStage> stages;          // those reached
+  std::vector<story::FaultStage> stages;   // those reached
   std::optional<double> recovery_seconds;  // until the next new step
   std::optional<double> restart_seconds;   // until all processes were running again
   double cost_seconds = 0;                 // badput charged to it, mean over the ranks
@@ -117,7 +102,7 @@ struct Report {
   uint32_t ranks = 1;         // in the size that the job was planned for
   double mean_ranks = 1;      // over the job's time; differs from `ranks` where its size changed
   bool reports_steps = true;  // false: only the processes of a command are known
-  std::vector<CategoryRow> categories;  // those with time, the productive one first, then by size
+  std::vector<story::CategoryRow> categories;  // story/ledger_rows.h
   LedgerCheck ledger;
   std::vector<FaultRow> faults;
   std::vector<WarningRow> warnings;        // in order, each text once

@@ -2,12 +2,13 @@
 
 #include <cmath>
 
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/format.h"
 #include "frontend/live_view.h"
 #include "frontend/report/report_words.h"
 #include "proto/events.pb.h"
 #include "proto/json.h"
+#include "proto/state_name.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -43,7 +44,7 @@ Json FaultJson(const FaultRow& row) {
   json["recovery_seconds"] =
       row.recovery_seconds.has_value() ? Json(*row.recovery_seconds) : Json();
   Json stages = Json::array();
-  for (const FaultStage& stage : row.stages) {
+  for (const story::FaultStage& stage : row.stages) {
     stages.push_back({{"name", stage.name},
                       {"after_seconds", stage.at_seconds},
                       {"took_seconds", stage.took_seconds},
@@ -88,7 +89,7 @@ Json SizesJson(const proto::JobStatus& status) {
 
 Json LedgerJson(const Report& report) {
   Json categories = Json::object();
-  for (const CategoryRow& row : report.categories) {
+  for (const story::CategoryRow& row : report.categories) {
     categories[row.name] = {{"seconds", row.seconds}, {"share", row.share}};
   }
   return {{"categories", categories},

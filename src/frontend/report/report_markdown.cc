@@ -5,13 +5,14 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "base/units.h"
-#include "frontend/format.h"
 #include "frontend/live_view.h"
 #include "frontend/report/report_words.h"
 #include "proto/events.pb.h"
+#include "proto/state_name.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -79,7 +80,7 @@ std::string TimeSection(const Report& report) {
   std::string text = "## Where the time went\n\n";
   text += Row({"category", "seconds", "share", "what it is"});
   text += Row({"---", "---:", "---:", "---"});
-  for (const CategoryRow& row : report.categories) {
+  for (const story::CategoryRow& row : report.categories) {
     text += Row({row.name, Decimal(row.seconds, 3), Percent(row.share, 2), row.meaning});
   }
   text += Row({"**sum**", "**" + Decimal(report.ledger.sum_seconds, 3) + "**", "",
@@ -177,7 +178,7 @@ std::string FaultSection(const Report& report) {
     }
     text += "\n\n" + Row({"stage", "after the fault", "took", "budget"}) +
             Row({"---", "---:", "---:", "---:"});
-    for (const FaultStage& stage : row.stages) {
+    for (const story::FaultStage& stage : row.stages) {
       const bool over = stage.budget_seconds > 0 && stage.took_seconds > stage.budget_seconds;
       text += Row({stage.name, SecondsText(stage.at_seconds), SecondsText(stage.took_seconds),
                    (stage.budget_seconds > 0 ? SecondsText(stage.budget_seconds) : "") +
@@ -249,6 +250,7 @@ std::string FilesSection(const Report& report) {
   text +=
       "| file | what |\n| --- | --- |\n"
       "| `report.json` | this report for programs |\n"
+      "| `report.html` | the web page of the run as one file, with each fault's evidence |\n"
       "| `metrics.csv` | one line a step |\n"
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
       "| `logs/` | what every worker printed, by attempt and rank |\n"

@@ -5,11 +5,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
 #include "base/units.h"
-#include "frontend/format.h"
 #include "frontend/report/report_words.h"
+#include "proto/state_name.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -93,7 +94,7 @@ void AddTime(const Report& report, SummaryLines& lines) {
   std::string_view name = "time";
   double rest = 0;
   for (size_t i = 0; i < report.categories.size(); ++i) {
-    const CategoryRow& row = report.categories[i];
+    const story::CategoryRow& row = report.categories[i];
     if (i >= kRowsShown) {
       rest += row.seconds;
       continue;

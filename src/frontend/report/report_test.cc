@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "frontend/artefacts.h"
 #include "frontend/charts.h"
-#include "frontend/format.h"
 #include "frontend/report/report_json.h"
 #include "frontend/report/report_markdown.h"
 #include "frontend/report/report_summary.h"
@@ -252,7 +252,7 @@ TEST(Report, CutsARecoveryIntoStages) {
   EXPECT_DOUBLE_EQ(row.cost_seconds, 1.5);
   ASSERT_EQ(row.stages.size(), 8u);
   double sum = 0;
-  for (const FaultStage& stage : row.stages) sum += stage.took_seconds;
+  for (const story::FaultStage& stage : row.stages) sum += stage.took_seconds;
   EXPECT_NEAR(sum, 1.5, 1e-9);
   const std::string text = ReportMarkdown(report);
   EXPECT_THAT(text, HasSubstr("| detected | 500 us | 500 us | 1 ms |"));
@@ -456,7 +456,8 @@ TEST(Artefacts, AreAllWritten) {
   ASSERT_NE(mkdtemp(path.data()), nullptr);
   const std::string directory = keep != nullptr ? keep : path;
   EXPECT_EQ(WriteArtefacts(directory, MakeSample(), History()), longhaul::Status());
-  for (const char* name : {"metrics.csv", "report.md", "report.json", "loss.svg", "timeline.svg"}) {
+  for (const char* name :
+       {"metrics.csv", "report.md", "report.json", "report.html", "loss.svg", "timeline.svg"}) {
     EXPECT_GT(std::filesystem::file_size(directory + "/" + name), 100u) << name;
   }
   std::filesystem::remove_all(path);

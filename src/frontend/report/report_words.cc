@@ -1,8 +1,8 @@
 #include "frontend/report/report_words.h"
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "frontend/format.h"
 
 namespace longhaul::frontend {
 namespace {

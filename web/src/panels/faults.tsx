@@ -1,13 +1,17 @@
+import {addressOf} from "../address";
+import {faultNumber} from "../fault_store";
 import {clock, count, duration, foreign, number} from "../format";
 import {copied, copyCommand, explainCommand} from "../keys";
 import {Mark} from "../mark";
 import {Panel} from "../panel";
 import type {Fault} from "../protocol";
 import * as store from "../store";
+import {showFault} from "../views";
 
 function recovery(fault: Fault) {
-  if (fault.first_step_at_ms > 0) {
-    const seconds = (fault.first_step_at_ms - fault.happened_at_ms) / 1e3;
+  const recovered = fault.new_step_at_ms || fault.first_step_at_ms;
+  if (recovered > 0) {
+    const seconds = (recovered - fault.happened_at_ms) / 1e3;
     return <Mark tone="good" word={`in ${duration(seconds)}`} />;
   }
   if (store.over.value) return <Mark tone="off" word="the run ended first" />;
@@ -16,9 +20,16 @@ function recovery(fault: Fault) {
 }
 
 function Row({fault}: {fault: Fault}) {
+  const current = store.shown.value === "fault" && faultNumber.value === fault.number;
+  const address = addressOf({view: "fault", run: store.runId.value, fault: fault.number});
   return (
-    <tr tabIndex={0} data-fault={fault.number}>
-      <td class="number">{fault.number}</td>
+    <tr tabIndex={0} data-fault={fault.number} aria-current={current ? "true" : undefined}
+      onKeyDown={(event) => {
+        if (event.key === "Enter" && event.target === event.currentTarget) {
+          showFault(fault.number);
+        }
+      }}>
+      <td class="number"><a href={address}>{fault.number}</a></td>
       <td>{clock(fault.happened_at_ms)}</td>
       <td>
         <bdi>{foreign(fault.what)}</bdi>

@@ -63,7 +63,9 @@ function CategoryTable({ledger}: {ledger: Ledger}) {
 export function LedgerPanel() {
   const view = store.view.value;
   const ledger = view?.ledger;
-  const empty = ledger === undefined || ledger.rank_seconds > 0 ? null : {
+  const empty = ledger === undefined || ledger.rank_seconds > 0 ? null
+    : store.frozen.value !== null
+    ? {reason: "The log of the run does not have the shares of its time."} : {
     reason: "No time is counted yet: the job waits for nodes.",
     command: `longhaul status ${shellWord(view?.run.id ?? "")} --why`,
   };

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "bin/other_program.h"
 #include "bin/tools/plan/request_of_flags.h"
 #include "bin/tools/plan/show_plan.h"
 #include "bin/tools/progress.h"
-#include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_text.h"
@@ -83,7 +83,7 @@ class SearchProgress {
     if (now - begin_ > kQuiet && (due || first)) {
       last_ = now;
       shown_ = true;
-      std::string line = "searching: " + frontend::Percent(standing.share, 0);
+      std::string line = "searching: " + Percent(standing.share, 0);
       if (standing.best != nullptr) {
         shown_best_ = true;
         line += ", best so far " + ToString(Seconds(standing.best->step_s)) + " a step (" +

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "bin/command.h"
-#include "frontend/format.h"
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
@@ -81,7 +81,7 @@ Result<std::vector<Asked>> AnswerQuestions(const Plan& plan, const PlanFlags& fl
     const Status status = planner::search::ParseFixed(text, named);
     if (!status.ok()) return status.WithContext("--why-not " + Printable(text, 60));
     const std::string why = WhyNot(plan, named, options);
-    answers.push_back({"why_not " + text, "Why not " + frontend::Harmless(text) + ": " + why + "\n",
+    answers.push_back({"why_not " + text, "Why not " + Harmless(text) + ": " + why + "\n",
                        nlohmann::ordered_json(why)});
   }
   return answers;
@@ -127,7 +127,7 @@ int ShowPlan(const Plan& plan, const std::optional<frontend::RunNow>& now, const
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
     std::fputs(frontend::PlanText(plan).c_str(), stdout);
-    if (!why.empty()) std::printf("Why: %s\n", frontend::Harmless(why).c_str());
+    if (!why.empty()) std::printf("Why: %s\n", Harmless(why).c_str());
     if (now) std::fputs(frontend::NowText(plan, *now).c_str(), stdout);
     for (const Asked& asked : *answers) std::printf("\n%s", asked.answer.c_str());
     if (!flags.html.empty()) std::printf("\nPage: %s\n", flags.html.c_str());

@@ -16,7 +16,6 @@ namespace longhaul::service {
 namespace {
 
 constexpr size_t kLines = 20;
-constexpr size_t kMostTailBytes = 4096;
 constexpr uint64_t kLongestErrorFile = 1 << 20;
 
 // Never blocks, and follows no link in the last part of the path.
@@ -105,8 +104,10 @@ std::string LastLines(const std::string& path, uint64_t begin) {
   std::array<char, kMostTailBytes> buffer;
   const ssize_t got = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(from));
   if (got <= 0) return "";
+  return LastLinesOf({buffer.data(), static_cast<size_t>(got)});
+}
 
-  std::string_view text(buffer.data(), static_cast<size_t>(got));
+std::string LastLinesOf(std::string_view text) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   size_t first = text.size();
   for (size_t line = 0; line < kLines && first != std::string_view::npos && first > 0; ++line) {

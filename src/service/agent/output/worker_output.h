@@ -47,6 +47,10 @@ Result<std::string> ReadWorkerFile(const std::string& path);
 // Replaces the text of such a file, and creates it if necessary.
 Status WriteWorkerFile(const std::string& path, const std::string& text);
 
+// The bytes of a log in which LastLinesOf looks for lines.
+constexpr size_t kMostTailBytes = 4 << 10;
+// Returns the last 20 lines of the end of a log, as valid UTF-8 (base/utf8.h).
+std::string LastLinesOf(std::string_view tail);
 // Returns the last lines of a file from `begin` on, at most 20 and 4 KiB, as valid UTF-8
 // (base/utf8.h); empty when the file can't be read.
 std::string LastLines(const std::string& path, uint64_t begin);

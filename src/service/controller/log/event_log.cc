@@ -68,6 +68,7 @@ class SqliteLog final : public EventLog {
   Status ReplayAfter(uint64_t after, const TakeEvent& take) override;
   Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
                                                         size_t limit) override;
+  Result<std::vector<LoggedEvent>> EventsAfter(uint64_t after, size_t limit) override;
   void LimitSize(Bytes size) override { size_limit_ = size.count(); }
 
  private:
@@ -163,6 +164,7 @@ class SqliteLog::Database {
   sqlite3_stmt* insert_notification = nullptr;
   sqlite3_stmt* select_all = nullptr;
   sqlite3_stmt* select_job = nullptr;
+  sqlite3_stmt* select_events = nullptr;
 
  private:
   Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
@@ -222,6 +224,9 @@ Status SqliteLog::Prepare() {
       reader_->select_job,
       reader_->Prepare("SELECT id, notification FROM notifications WHERE job_id=?3 AND id>?1 "
                        "ORDER BY id LIMIT ?2"));
+  ASSIGN_OR_RETURN(reader_->select_events,
+                   reader_->Prepare("SELECT sequence, now_ns, event FROM events WHERE sequence>?1 "
+                                    "ORDER BY sequence LIMIT ?2"));
   return Status();
 }
 
@@ -344,6 +349,29 @@ Result<std::vector<LoggedNotification>> SqliteLog::Notifications(uint64_t after,
   sqlite3_reset(rows);
   if (!status.ok()) return status;
   return notifications;
+}
+
+Result<std::vector<LoggedEvent>> SqliteLog::EventsAfter(uint64_t after, size_t limit) {
+  std::lock_guard lock(reader_mutex_);
+  sqlite3_stmt* rows = reader_->select_events;
+  sqlite3_bind_int64(rows, 1, static_cast<int64_t>(std::min<uint64_t>(after, INT64_MAX)));
+  sqlite3_bind_int64(rows, 2, static_cast<int64_t>(limit));
+  std::vector<LoggedEvent> events;
+  int code = SQLITE_ROW;
+  while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
+    LoggedEvent& each = events.emplace_back();
+    each.sequence = static_cast<uint64_t>(sqlite3_column_int64(rows, 0));
+    each.now = InstantFromNanoseconds(sqlite3_column_int64(rows, 1));
+    if (!each.event.ParseFromArray(sqlite3_column_blob(rows, 2), sqlite3_column_bytes(rows, 2))) {
+      sqlite3_reset(rows);
+      return DataLoss("event " + std::to_string(each.sequence) + " of the event log " + path_ +
+                      " cannot be read");
+    }
+  }
+  const Status status = code == SQLITE_DONE ? Status() : reader_->Error("cannot read");
+  sqlite3_reset(rows);
+  if (!status.ok()) return status;
+  return events;
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ struct LoggedNotification {
   proto::Notification notification;
 };
 
+struct LoggedEvent {
+  uint64_t sequence = 0;
+  Instant now;
+  proto::Event event;
+};
+
 constexpr uint64_t kNotificationsPerEvent = 1000;  // for one event; further ones are dropped
 
 // Where the controller's events are kept. Implementations: the SQLite file of Open, and
@@ -67,6 +73,10 @@ class EventLog {
   // is empty.
   virtual Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
                                                                 size_t limit) = 0;
+
+  // Returns the events after a sequence, oldest first, at most `limit`. For those who read the past
+  // while the controller runs; gaps are not noticed.
+  virtual Result<std::vector<LoggedEvent>> EventsAfter(uint64_t after, size_t limit) = 0;
 
   // From the next Append on, the file may not grow beyond this size, as if the disk were full (it
   // isn't made smaller). Any thread. Only the SQLite file has a limit.

@@ -117,6 +117,18 @@ TEST_F(EventLogTest, NumbersNotificationsByEventAndFiltersThemByJob) {
   EXPECT_EQ(log->Notifications(0, JobId(), 3)->size(), 3u);
 }
 
+TEST_F(EventLogTest, ReadsPastEventsWhileItIsInUse) {
+  auto log = *EventLog::Open(path());
+  ASSERT_TRUE(log->Append(std::vector{Entry(1, "a", 2), Entry(2, "b", 1), Entry(3, "a", 0)}).ok());
+  const auto later = log->EventsAfter(1, 10);
+  ASSERT_TRUE(later.ok()) << later.status();
+  ASSERT_EQ(later->size(), 2u);
+  EXPECT_EQ((*later)[0].sequence, 2u);
+  EXPECT_EQ((*later)[1].now, Entry(3, "a", 0).now);
+  EXPECT_EQ(log->EventsAfter(0, 2)->size(), 2u);
+  EXPECT_TRUE(log->EventsAfter(3, 2)->empty());
+}
+
 TEST_F(EventLogTest, RefusesASecondController) {
   auto log = *EventLog::Open(path());
   EXPECT_EQ(EventLog::Open(path()).status().code(), Code::kAlreadyExists);

@@ -56,6 +56,11 @@ class NotificationFeed {
     return log_.Notifications(after, job, limit);
   }
 
+  // Returns the logged events after a sequence, oldest first, at most `limit`.
+  Result<std::vector<LoggedEvent>> LoggedEvents(uint64_t after, size_t limit) {
+    return log_.EventsAfter(after, limit);
+  }
+
   // Blocks until a notification (of any job) after `id` is published, the time is over, or Close.
   // Returns the newest id.
   uint64_t Wait(uint64_t id, Duration limit);

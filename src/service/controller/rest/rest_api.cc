@@ -149,6 +149,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"GET", "/v1/view/runs", Role::kView, &RestApi::GetRunViews},
       {"GET", "/v1/view/cluster", Role::kView, &RestApi::GetClusterView},
       {"GET", "/v1/view/run/{id}", Role::kView, &RestApi::GetRunView},
+      {"GET", "/v1/view/run/{id}/faults/{number}", Role::kView, &RestApi::GetFaultView},
       {"POST", "/v1/page/links", Role::kView, &RestApi::PostPageLink},
       {"POST", "/v1/page/session", std::nullopt, &RestApi::PostPageSession},
       {"GET", "/", std::nullopt, &RestApi::GetPageFile},
@@ -556,6 +557,10 @@ ApiResponse RestApi::GetClusterView(const ApiRequest&, const Parameters&) const 
 
 ApiResponse RestApi::GetRunView(const ApiRequest& request, const Parameters& parameters) const {
   return view_routes_.Run(request, parameters[0]);
+}
+
+ApiResponse RestApi::GetFaultView(const ApiRequest&, const Parameters& parameters) const {
+  return view_routes_.Fault(parameters[0], parameters[1]);
 }
 
 }  // namespace longhaul::service

@@ -99,6 +99,7 @@ class RestApi {
   ApiResponse GetRunViews(const ApiRequest&, const Parameters&) const;
   ApiResponse GetClusterView(const ApiRequest&, const Parameters&) const;
   ApiResponse GetRunView(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetFaultView(const ApiRequest&, const Parameters&) const;
 
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
   enum class Use { kNormal, kCordon, kDrain };

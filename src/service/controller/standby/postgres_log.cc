@@ -221,6 +221,29 @@ Result<std::vector<LoggedNotification>> PostgresLog::Notifications(uint64_t afte
   return notifications;
 }
 
+Result<std::vector<LoggedEvent>> PostgresLog::EventsAfter(uint64_t after, size_t limit) {
+  const PostgresValue values[] = {
+      ValueOf(static_cast<int64_t>(std::min<uint64_t>(after, INT64_MAX))),
+      ValueOf(static_cast<int64_t>(limit))};
+  const std::lock_guard lock(reader_mutex_);
+  ASSIGN_OR_RETURN(const PostgresRows rows,
+                   reader_.Query("SELECT sequence, now_ns, event FROM longhaul.events WHERE "
+                                 "sequence > $1::bigint ORDER BY sequence LIMIT $2::bigint",
+                                 values, kReadLimit));
+  std::vector<LoggedEvent> events(static_cast<size_t>(rows.size()));
+  for (int row = 0; row < rows.size(); ++row) {
+    LoggedEvent& each = events[static_cast<size_t>(row)];
+    each.sequence = static_cast<uint64_t>(rows.Number(row, 0));
+    each.now = InstantFromNanoseconds(rows.Number(row, 1));
+    const std::string_view bytes = rows.Text(row, 2);
+    if (!each.event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return DataLoss("event " + std::to_string(each.sequence) + " of the event log " +
+                      reader_.address().shown + " cannot be read");
+    }
+  }
+  return events;
+}
+
 class PostgresLog::StoredDocument final : public SecretDocument {
  public:
   StoredDocument(PostgresLog& log, std::string name) : log_(log), name_(std::move(name)) {}

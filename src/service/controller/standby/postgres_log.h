@@ -37,6 +37,7 @@ class PostgresLog final : public EventLog {
   Status ReplayAfter(uint64_t after, const TakeEvent& take) override;
   Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
                                                         size_t limit) override;
+  Result<std::vector<LoggedEvent>> EventsAfter(uint64_t after, size_t limit) override;
 
   // A document beside the events, written under the term too. Requires that this outlives it.
   std::unique_ptr<SecretDocument> Document(const std::string& name);

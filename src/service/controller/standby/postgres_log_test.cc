@@ -100,6 +100,10 @@ TEST_F(PostgresLogTest, GivesBackWhatWasAppended) {
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_EQ(all->size(), 3u);
   EXPECT_EQ((*all)[1].id, 1 * kNotificationsPerEvent + 1);
+  const auto events = follower->EventsAfter(1, 1);
+  ASSERT_TRUE(events.ok()) << events.status();
+  ASSERT_EQ(events->size(), 1u);
+  EXPECT_EQ((*events)[0].sequence, 2u);
   const auto of_b = follower->Notifications(0, JobId("b"), 10);
   ASSERT_TRUE(of_b.ok() && of_b->size() == 1);
   EXPECT_EQ((*of_b)[0].id, 2 * kNotificationsPerEvent);

@@ -129,6 +129,19 @@ Json WaitingJson(const WaitingJob& job) {
           {"expected_late_ms", InstantMs(job.expected_late)}};
 }
 
+Json RunningJson(const RunningJob& job) {
+  return {{"id", job.id},
+          {"queue", job.queue},
+          {"owner", job.owner},
+          {"state", job.state},
+          {"workers", job.workers},
+          {"step", job.step},
+          {"total_steps", job.total_steps},
+          {"goodput", job.goodput},
+          {"eta_seconds", job.eta_seconds},
+          {"faults", job.faults}};
+}
+
 }  // namespace
 
 Json ClusterViewJson(const ClusterViewInput& input) {
@@ -136,9 +149,12 @@ Json ClusterViewJson(const ClusterViewInput& input) {
   for (const proto::QueueStatus& queue : input.queues) queues.push_back(QueueJson(queue));
   Json waiting = Json::array();
   for (const WaitingJob& job : input.waiting) waiting.push_back(WaitingJson(job));
+  Json running = Json::array();
+  for (const RunningJob& job : input.running) running.push_back(RunningJson(job));
   return {{"version", kViewVersion},       {"now_ms", ToNanoseconds(input.now) / kMsInNanoseconds},
           {"nodes", NodesJson(input)},     {"queues", std::move(queues)},
-          {"waiting", std::move(waiting)}, {"waiting_total", input.waiting_total}};
+          {"waiting", std::move(waiting)}, {"waiting_total", input.waiting_total},
+          {"running", std::move(running)}, {"running_total", input.running_total}};
 }
 
 }  // namespace longhaul::service

@@ -28,6 +28,20 @@ struct WaitingJob {
   std::optional<Instant> expected_late;   // nine of ten times it starts before
 };
 
+// A job that has nodes.
+struct RunningJob {
+  std::string id;
+  std::string queue;
+  std::string owner;
+  std::string state;
+  uint64_t workers = 0;
+  uint64_t step = 0;
+  uint64_t total_steps = 0;  // 0: unknown
+  double goodput = 0;
+  double eta_seconds = -1;  // -1: unknown
+  uint64_t faults = 0;
+};
+
 struct ClusterViewInput {
   std::optional<spec::ClusterDeclaration> declaration;
   std::vector<proto::NodeStatus> nodes;    // that have joined, by name
@@ -35,6 +49,8 @@ struct ClusterViewInput {
   std::vector<proto::QueueStatus> queues;  // the root first
   std::vector<WaitingJob> waiting;         // the longest waiting one first
   uint64_t waiting_total = 0;
+  std::vector<RunningJob> running;  // the first ones by id
+  uint64_t running_total = 0;
   Instant now;
 };
 

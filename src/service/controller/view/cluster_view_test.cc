@@ -85,5 +85,21 @@ TEST(ClusterView, IsSmallForFiveThousandNodes) {
   EXPECT_LT(ClusterViewJson(input).dump().size(), 200'000u);
 }
 
+TEST(ClusterView, HasTheJobsThatRun) {
+  ClusterViewInput input = SmallCluster();
+  RunningJob job;
+  job.id = "gpt-1";
+  job.state = "recovering";
+  job.workers = 16;
+  input.running = {job};
+  input.running_total = 101;
+  const Json view = ClusterViewJson(input);
+  EXPECT_EQ(view["running"][0]["id"], "gpt-1");
+  EXPECT_EQ(view["running"][0]["state"], "recovering");
+  EXPECT_EQ(view["running"][0]["workers"], 16);
+  EXPECT_EQ(view["running"][0]["eta_seconds"], -1.0) << "unknown";
+  EXPECT_EQ(view["running_total"], 101);
+}
+
 }  // namespace
 }  // namespace longhaul::service

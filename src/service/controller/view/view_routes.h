@@ -11,6 +11,7 @@
 #include "service/controller/rest/api_response.h"
 #include "service/controller/view/cluster_view.h"
 #include "service/controller/view/history_cache.h"
+#include "service/controller/view/story_cache.h"
 #include "service/controller/view/waiting_list.h"
 
 namespace longhaul::service {
@@ -21,12 +22,14 @@ class ViewRoutes {
 
   // Requires that both outlive this.
   ViewRoutes(CoreLoop& loop, NotificationFeed& feed)
-      : loop_(loop), histories_(feed), waiting_(loop) {}
+      : loop_(loop), histories_(feed), stories_(feed), waiting_(loop) {}
 
   // Returns the newest jobs, at most kMostRuns, an array as one.
   ApiResponse Runs() const;
   // Returns one run, without its curves with ?series=false.
   ApiResponse Run(const ApiRequest& request, const std::string& id_or_name) const;
+  // Returns one fault of a run: its story, and the last lines of the worker where they can be read.
+  ApiResponse Fault(const std::string& id_or_name, const std::string& number) const;
   // Returns the cluster, for all viewers the same within a second.
   ApiResponse Cluster() const;
 
@@ -37,6 +40,7 @@ class ViewRoutes {
 
   CoreLoop& loop_;
   mutable HistoryCache histories_;
+  mutable StoryCache stories_;
   mutable WaitingList waiting_;
   mutable std::mutex cluster_mutex_;  // guards both below
   mutable ApiResponse cluster_;

@@ -28,6 +28,16 @@ TEST_F(ViewTest, ShowsARunByNameAndRefusesWhatIsNotThere) {
   EXPECT_EQ(Call("GET", "/v1/view/run/none").first, 404);
 }
 
+TEST_F(ViewTest, RefusesAFaultThatIsNotThere) {
+  Submit("mine");
+  EXPECT_EQ(Call("GET", "/v1/view/run/mine/faults/1").first, 404);
+  EXPECT_EQ(Call("GET", "/v1/view/run/none/faults/1").first, 404);
+  const auto [status, answer] = Call("GET", "/v1/view/run/mine/faults/first");
+  EXPECT_EQ(status, 400);
+  EXPECT_EQ(answer["error"]["message"],
+            "the number of a fault must be a whole number, not \"first\"");
+}
+
 // The view and the stream after it: no event is missing and none is there twice.
 TEST_F(ViewTest, EndsWithTheEventAfterWhichTheStreamContinues) {
   const std::string id = Submit();

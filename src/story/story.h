@@ -1,6 +1,7 @@
 // The post-mortem of a run: for each fault what happened, how it was found, what was done and what
 // it cost; and a summary with one advice. Pure: a record in, facts and sentences out. The text and
-// the JSON of `longhaul explain` present the same facts (story_text.h, story_json.h).
+// the JSON of `longhaul explain` and the web page present the same facts (story_text.h,
+// story_json.h).
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "frontend/explain/run_record.h"
 #include "proto/status.pb.h"
+#include "story/fault_stages.h"
+#include "story/run_record.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // Something that happened, as a sentence.
 struct Moment {
   int64_t at_ns = 0;
   std::string text;
+};
+
+// What a worker did, innermost call first.
+struct WorkerStack {
+  uint32_t rank = 0;
+  std::string node;
+  std::vector<std::string> calls;
 };
 
 struct FaultStory {
@@ -38,6 +47,7 @@ struct FaultStory {
   uint64_t last_step = 0;            // reported before it
   double since_last_step = 0;        // seconds; negative: no step was reported before it
   std::vector<Moment> observations;  // in order
+  std::vector<WorkerStack> stacks;   // by rank; empty: none were read
   std::vector<std::string> output;   // the last lines of the worker
   std::string output_file;           // where they were read, in the run's directory; may be empty
   std::vector<Moment> actions;       // in order
@@ -46,9 +56,12 @@ struct FaultStory {
   uint64_t from_step = 0;     // the step from which work continued
   uint64_t lost_steps = 0;
   bool over = false;                       // a new step was done, or the workers run again
+  bool open = false;                       // not over, and the job has not ended
   std::optional<double> recovery_seconds;  // until the first new step
   double cost_seconds = 0;                 // of every worker's time
+  double lost_rank_seconds = 0;            // of all workers together
   std::vector<CategorySeconds> costs;      // the same by category, the largest first; may be empty
+  std::vector<FaultStage> stages;          // of the recovery, those reached
 };
 
 // The faults of one class.
@@ -92,4 +105,4 @@ std::optional<WantedOutput> OutputOf(const FaultStory& fault);
 // "logs/attempt-3/rank-1.log", in the run's directory.
 std::string OutputFile(const WantedOutput& output);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,4 +1,4 @@
-#include "frontend/format.h"
+#include "base/format.h"
 
 #include <array>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "base/xml.h"
 
-namespace longhaul::frontend {
+namespace longhaul {
 namespace {
 
 // The length of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none. Takes
@@ -130,4 +130,4 @@ std::string EscapeMarkdown(std::string_view text) {
   return escaped;
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // All faults and the summary, or only the fault with that number. Requires that there is one.
 std::string StoryText(const Story& story, std::optional<uint32_t> fault);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

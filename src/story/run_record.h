@@ -15,7 +15,7 @@
 #include "proto/events.pb.h"
 #include "proto/status.pb.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 struct RecordedEvent {
   int64_t logged_at_ns = 0;
@@ -61,19 +61,18 @@ class RunRecorder {
 
   void TakeNotification(const proto::Notification& notification);
   void TakeEvent(int64_t logged_at_ns, const proto::Event& event);
-  // Returns the record. Requires that nothing is taken afterwards.
-  RunRecord Finish();
+  // Returns what was taken so far.
+  RunRecord Record() const;
 
  private:
   static constexpr size_t kMostEntries = 200'000;
-
-  void Keep(proto::Notification notification);
 
   const size_t limit_;
   RunRecord record_;
   std::optional<proto::Notification> step_;      // the last one, if it is not kept yet
   std::map<std::string, int64_t> last_of_node_;  // when its last event was logged
+  uint64_t unknown_ = 0;                         // entries of kinds that this program does not know
   bool full_ = false;
 };
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,14 +1,16 @@
-#include "frontend/explain/evidence.h"
+#include "story/evidence.h"
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <optional>
 #include <utility>
 
-#include "frontend/format.h"
+#include "base/format.h"
+#include "base/text.h"
 #include "proto/fault_class.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 using proto::FaultClass;
@@ -69,6 +71,11 @@ std::string DisconnectText(const RecordedEvent& recorded) {
             SecondsText(static_cast<double>(recorded.silent_ns) * 1e-9) + " before";
   }
   return text + ".";
+}
+
+bool IsCloseTo(const FaultStory& fault, const RecordedEvent& recorded) {
+  return recorded.logged_at_ns >= fault.happened_at_ns - kBefore_ns &&
+         recorded.logged_at_ns <= fault.detected_at_ns + kBefore_ns;
 }
 
 // The sentence of an event that concerns the fault; nothing for other events.
@@ -139,10 +146,7 @@ class Observer {
            recorded.event.node() == fault_.node && IsClose(recorded);
   }
 
-  bool IsClose(const RecordedEvent& recorded) const {
-    return recorded.logged_at_ns >= fault_.happened_at_ns - kBefore_ns &&
-           recorded.logged_at_ns <= fault_.detected_at_ns + kBefore_ns;
-  }
+  bool IsClose(const RecordedEvent& recorded) const { return IsCloseTo(fault_, recorded); }
 
   const FaultStory& fault_;
 };
@@ -184,6 +188,29 @@ std::vector<Moment> ObservationsOf(const RunRecord& record, const FaultStory& fa
     all.push_back({all.back().at_ns, Plural(more, "further observation") + " of the same kinds."});
   }
   return all;
+}
+
+std::vector<WorkerStack> StacksOf(const RunRecord& record, const FaultStory& fault) {
+  constexpr size_t kMostStacks = 16;
+  std::map<uint32_t, WorkerStack> newest;
+  for (const RecordedEvent& recorded : record.events) {
+    if (recorded.event.kind_case() != proto::Event::kWorkersProbed) continue;
+    const proto::WorkersProbed& probed = recorded.event.workers_probed();
+    if (probed.attempt() != fault.attempt || !IsCloseTo(fault, recorded)) continue;
+    for (const proto::WorkersProbed::Worker& worker : probed.workers()) {
+      if (worker.stack().empty()) continue;
+      WorkerStack stack{worker.rank(), recorded.event.node(), {}};
+      for (const std::string_view call : Split(worker.stack(), '\n')) {
+        stack.calls.emplace_back(call);
+      }
+      newest[worker.rank()] = std::move(stack);
+    }
+  }
+  std::vector<WorkerStack> stacks;
+  for (auto& [rank, stack] : newest) {
+    if (stacks.size() < kMostStacks) stacks.push_back(std::move(stack));
+  }
+  return stacks;
 }
 
 std::string DetectorOf(const FaultStory& fault) {
@@ -239,4 +266,4 @@ std::string CauseOf(const FaultStory& fault) {
   return "";
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

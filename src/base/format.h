@@ -1,11 +1,11 @@
-// Formats numbers and texts for people; shared by the live view, the report and the charts.
+// Formats numbers and texts for people: terminals, reports, charts and the web page.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace longhaul::frontend {
+namespace longhaul {
 
 // A decimal with `digits` digits after the point: "2.310"; "-" when it isn't finite.
 std::string Decimal(double number, int digits);
@@ -40,4 +40,4 @@ std::string EscapeXml(std::string_view text);
 // Escapes text for one cell of a Markdown table or a line of prose, so that it has no formatting.
 std::string EscapeMarkdown(std::string_view text);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul

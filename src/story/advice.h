@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // Returns sentences with the figures that lead to the advice; empty when the faults suggest
 // nothing. Requires that everything else of the story is set. `totals` may be null.
 std::string AdviceFor(const Story& story, const RunTotals* totals);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

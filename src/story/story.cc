@@ -1,20 +1,19 @@
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
-#include "frontend/explain/advice.h"
-#include "frontend/explain/evidence.h"
-#include "frontend/format.h"
-#include "frontend/live_view.h"
-#include "frontend/report/report.h"
 #include "proto/fault_class.h"
-#include "proto/json.h"
+#include "proto/state_name.h"
+#include "story/advice.h"
+#include "story/evidence.h"
+#include "story/ledger_rows.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 // What the notifications say about one fault.
@@ -199,8 +198,7 @@ void SortByCost(std::vector<CategorySeconds>& costs) {
                    [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
 }
 
-FaultStory StoryOf(const Draft& draft, const RunRecord& record, int64_t submitted_at_ns,
-                   double ranks) {
+FaultStory StoryOf(const Draft& draft, const RunRecord& record, const Story& run, double ranks) {
   const proto::Fault& fault = draft.fault;
   FaultStory story;
   story.number = fault.number();
@@ -212,7 +210,7 @@ FaultStory StoryOf(const Draft& draft, const RunRecord& record, int64_t submitte
   story.happened_at_ns =
       fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
   story.detected_at_ns = std::max(story.happened_at_ns, fault.detected_at_ns());
-  story.after_seconds = SecondsBetween(submitted_at_ns, story.happened_at_ns);
+  story.after_seconds = SecondsBetween(run.submitted_at_ns, story.happened_at_ns);
   story.detection_seconds = SecondsBetween(story.happened_at_ns, story.detected_at_ns);
   story.attempt = draft.attempt;
   story.last_step = draft.last_step;
@@ -228,6 +226,7 @@ FaultStory StoryOf(const Draft& draft, const RunRecord& record, int64_t submitte
   story.cause = CauseOf(story);
   story.detector = DetectorOf(story);
   story.observations = ObservationsOf(record, story);
+  story.stacks = StacksOf(record, story);
   story.actions = ActionsOf(draft);
   story.restarted = draft.next.has_value();
   if (draft.next.has_value()) story.next_attempt = draft.next->attempt().attempt();
@@ -239,12 +238,15 @@ FaultStory StoryOf(const Draft& draft, const RunRecord& record, int64_t submitte
   if (fault.new_step_at_ns() != 0) {
     story.recovery_seconds = SecondsBetween(story.happened_at_ns, fault.new_step_at_ns());
   }
+  story.open = !story.over && run.ended_at_ns == 0;
+  story.lost_rank_seconds = fault.lost_rank_seconds();
   story.cost_seconds = fault.lost_rank_seconds() / ranks;
   for (const proto::CategoryTime& cost : fault.costs()) {
     story.costs.push_back(
         {std::string(NameOfCategory(cost.category())), cost.rank_seconds() / ranks});
   }
   SortByCost(story.costs);
+  story.stages = StagesOf(fault);
   return story;
 }
 
@@ -341,7 +343,7 @@ Story MakeStory(const RunRecord& record) {
     ranks = std::max(1.0, totals.ranks);
   }
   for (const auto& [number, draft] : reader.drafts()) {
-    story.faults.push_back(StoryOf(draft, record, story.submitted_at_ns, ranks));
+    story.faults.push_back(StoryOf(draft, record, story, ranks));
     AddOutput(story.faults.back(), record, draft.fault.what());
   }
   AddUp(story);
@@ -362,4 +364,4 @@ std::string OutputFile(const WantedOutput& output) {
          ".log";
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "frontend/explain/run_record.h"
-#include "frontend/explain/story.h"
+#include "story/run_record.h"
+#include "story/story.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // The end of the worker that the fault is about; null: there is no such event.
 const proto::WorkerExited* ExitOf(const RunRecord& record, const FaultStory& fault);
@@ -16,10 +16,14 @@ const proto::WorkerExited* ExitOf(const RunRecord& record, const FaultStory& fau
 // Requires that the fault's class, node, rank, attempt and times are set.
 std::vector<Moment> ObservationsOf(const RunRecord& record, const FaultStory& fault);
 
+// What the workers did when the controller looked at them because of the fault: of each worker the
+// newest stack, by rank, at most 16. Requires the same.
+std::vector<WorkerStack> StacksOf(const RunRecord& record, const FaultStory& fault);
+
 // A sentence: which part of Longhaul found the fault, and by what.
 std::string DetectorOf(const FaultStory& fault);
 
 // A sentence: what the class of the fault means.
 std::string CauseOf(const FaultStory& fault);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

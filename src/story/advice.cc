@@ -1,14 +1,14 @@
-#include "frontend/explain/advice.h"
+#include "story/advice.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
 
-#include "frontend/format.h"
+#include "base/format.h"
 #include "proto/fault_class.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 // A category dominates with half of what the faults have cost.
@@ -125,4 +125,4 @@ std::string AdviceFor(const Story& story, const RunTotals* totals) {
   return OfCategory(largest.category, story, totals);
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,9 +1,9 @@
-#include "frontend/explain/run_record.h"
+#include "story/run_record.h"
 
 #include <cmath>
 #include <utility>
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 // The job that an event is about; empty: a node, or all jobs. Nothing for events that are not
@@ -49,6 +49,12 @@ void MakePlausible(proto::Fault& fault) {
   }
 }
 
+void Keep(proto::Notification notification, RunRecord& record) {
+  notification.set_at_ns(PlausibleTime(notification.at_ns()));
+  if (notification.has_fault()) MakePlausible(*notification.mutable_fault());
+  record.notifications.push_back(std::move(notification));
+}
+
 }  // namespace
 
 RunRecorder::RunRecorder(std::string job_id, size_t limit) : limit_(limit) {
@@ -62,19 +68,16 @@ void RunRecorder::TakeNotification(const proto::Notification& notification) {
     step_ = notification;
     return;
   }
-  if (step_.has_value()) Keep(*std::exchange(step_, std::nullopt));
-  Keep(notification);
-}
-
-void RunRecorder::Keep(proto::Notification notification) {
+  if (notification.kind_case() == proto::Notification::KIND_NOT_SET) ++unknown_;
   full_ = full_ || record_.notifications.size() >= limit_;
-  notification.set_at_ns(PlausibleTime(notification.at_ns()));
-  if (notification.has_fault()) MakePlausible(*notification.mutable_fault());
-  if (!full_) record_.notifications.push_back(std::move(notification));
+  if (full_) return;
+  if (step_.has_value()) Keep(*std::exchange(step_, std::nullopt), record_);
+  Keep(notification, record_);
 }
 
 void RunRecorder::TakeEvent(int64_t logged_at_ns, const proto::Event& event) {
   record_.has_events = true;
+  if (event.kind_case() == proto::Event::KIND_NOT_SET) ++unknown_;
   logged_at_ns = PlausibleTime(logged_at_ns);
   int64_t silent_ns = -1;
   if (!event.node().empty()) {
@@ -94,13 +97,21 @@ void RunRecorder::TakeEvent(int64_t logged_at_ns, const proto::Event& event) {
   kept.event.set_at_ns(PlausibleTime(event.at_ns()));
 }
 
-RunRecord RunRecorder::Finish() {
-  if (step_.has_value()) Keep(*step_);
-  if (full_) {
-    record_.notes.push_back("The log has more than " + std::to_string(limit_) +
-                            " entries about this job; only the first ones were read.");
+RunRecord RunRecorder::Record() const {
+  RunRecord record = record_;
+  if (step_.has_value()) Keep(*step_, record);
+  if (unknown_ > 0) {
+    record.notes.push_back(
+        std::to_string(unknown_) +
+        (unknown_ == 1 ? " entry of the log has" : " entries of the log have") +
+        " a kind that this program does not know and is left out: a newer version has written "
+        "the log, and has the whole story.");
   }
-  return std::move(record_);
+  if (full_) {
+    record.notes.push_back("The log has more than " + std::to_string(limit_) +
+                           " entries about this job; only the first ones were read.");
+  }
+  return record;
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,12 +1,13 @@
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "frontend/explain/story_json.h"
-#include "frontend/explain/story_text.h"
+#include "story/sentences.h"
+#include "story/story_json.h"
+#include "story/story_text.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,7 +83,7 @@ class Log {
     recorder_.TakeEvent(After(seconds), event);
   }
 
-  RunRecord Record() { return recorder_.Finish(); }
+  RunRecord Record() { return recorder_.Record(); }
 
  private:
   RunRecorder recorder_{"gpt-1"};
@@ -164,6 +165,63 @@ TEST(Story, HasTheFactsOfAKilledWorker) {
   EXPECT_NEAR(fault.costs[0].seconds, 4, 1e-9);
   EXPECT_EQ(story.state, "succeeded");
   EXPECT_EQ(story.goodput, 0.5) << "of the last step, without a report";
+}
+
+TEST(Story, AFaultInProgressHasTheStagesReachedAndNoCostYet) {
+  Log log;
+  log.Attempt(1, 1);
+  log.Step(39, 39);
+  proto::Fault fault = NewFault(1, "node", "node-2 was lost", 40, 41);
+  fault.set_decided_at_ns(After(41.5));
+  log.Fault(41.5, fault);
+  const FaultStory open = MakeStory(log.Record()).faults.at(0);
+  EXPECT_TRUE(open.open);
+  ASSERT_EQ(open.stages.size(), 2U);
+  EXPECT_EQ(open.stages[1].name, "decided");
+  EXPECT_NEAR(open.stages[1].took_seconds, 0.5, 1e-6);
+  EXPECT_EQ(StepSentences(open), "Work has not continued yet.");
+  EXPECT_EQ(CostSentences(open), "The cost is known when the first new step is done.");
+  log.State(50, proto::STOPPED, "stopped by its owner");
+  const FaultStory ended = MakeStory(log.Record()).faults.at(0);
+  EXPECT_FALSE(ended.open);
+  EXPECT_EQ(StepSentences(ended), "Work did not continue.");
+}
+
+TEST(Story, HasTheNewestStackOfEachWorker) {
+  Log log;
+  log.Attempt(1, 1);
+  const auto probe = [&log](double seconds, uint64_t attempt, uint32_t rank, const char* calls) {
+    proto::Event event;
+    event.set_node("node-1");
+    event.mutable_workers_probed()->set_job_id("gpt-1");
+    event.mutable_workers_probed()->set_attempt(attempt);
+    auto& worker = *event.mutable_workers_probed()->add_workers();
+    worker.set_rank(rank);
+    worker.set_stack(calls);
+    log.Event(seconds, event);
+  };
+  probe(40, 1, 1, "old");
+  probe(41, 1, 1, "recv\nbarrier");
+  probe(41, 1, 0, "step");
+  probe(41, 1, 2, "");
+  probe(41, 2, 3, "of another attempt");
+  probe(60, 1, 3, "later than the fault");
+  log.Fault(42, NewFault(1, "hang", "no step for 2 s", 40, 42));
+  const std::vector<WorkerStack> stacks = MakeStory(log.Record()).faults.at(0).stacks;
+  ASSERT_EQ(stacks.size(), 2U);
+  EXPECT_EQ(stacks[0].rank, 0U);
+  EXPECT_EQ(stacks[1].calls, (std::vector<std::string>{"recv", "barrier"}));
+  EXPECT_EQ(stacks[1].node, "node-1");
+}
+
+TEST(Story, NotesTheEntriesOfANewerVersion) {
+  Log log = KilledWorker();
+  log.Notify(50);  // of no kind that this program knows
+  log.Send();
+  log.Event(50, proto::Event());
+  const Story story = MakeStory(log.Record());
+  ASSERT_EQ(story.faults.size(), 1U) << "the rest is used";
+  EXPECT_THAT(story.notes, testing::Contains(HasSubstr("2 entries of the log have a kind")));
 }
 
 TEST(Story, NamesTheEvidenceAndNotTheWorkersThatLonghaulEnded) {
@@ -427,11 +485,11 @@ TEST(RunRecorder, StopsAtItsLimitWithANote) {
   notification.set_job_id("a");
   notification.mutable_message()->set_text("m");
   for (int i = 0; i < 3; ++i) recorder.TakeNotification(notification);
-  const RunRecord record = recorder.Finish();
+  const RunRecord record = recorder.Record();
   EXPECT_EQ(record.notifications.size(), 2U);
   ASSERT_EQ(record.notes.size(), 1U);
   EXPECT_THAT(record.notes[0], HasSubstr("more than 2 entries"));
 }
 
 }  // namespace
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,8 +1,8 @@
-#include "frontend/explain/story_json.h"
+#include "story/story_json.h"
 
 #include "base/time.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -96,4 +96,4 @@ Json StoryJson(const Story& story, std::optional<uint32_t> fault) {
           {"notes", story.notes}};
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

@@ -1,14 +1,15 @@
-#include "frontend/explain/story_text.h"
+#include "story/story_text.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "base/time.h"
-#include "frontend/format.h"
+#include "story/sentences.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 namespace {
 
 constexpr size_t kColumns = 100;
@@ -60,51 +61,6 @@ std::string Moments(const std::string& label, const std::vector<Moment>& moments
   return text;
 }
 
-std::string CostText(const std::vector<CategorySeconds>& costs) {
-  std::string text;
-  for (const CategorySeconds& cost : costs) {
-    text += (text.empty() ? "" : ", ") + cost.category + " " + SecondsText(cost.seconds);
-  }
-  return text;
-}
-
-std::string WhenText(const FaultStory& fault) {
-  std::string text = ToString(InstantFromNanoseconds(fault.happened_at_ns)) + ", " +
-                     SecondsText(fault.after_seconds) + " after the submission";
-  if (fault.attempt > 0) text += ", in attempt " + std::to_string(fault.attempt);
-  if (fault.since_last_step >= 0) {
-    text += ", " +
-            (fault.since_last_step > 0 ? SecondsText(fault.since_last_step) : "immediately") +
-            " after the report of step " + std::to_string(fault.last_step);
-  }
-  return text + ".";
-}
-
-std::string StepText(const FaultStory& fault) {
-  if (!fault.restarted) {
-    return fault.over ? "Work continued without a restart." : "Work did not continue.";
-  }
-  if (fault.from_step == 0 && fault.lost_steps == 0) {
-    return "All workers started again. The step is unknown, because the command reported none.";
-  }
-  return "Work continued from step " + std::to_string(fault.from_step) + "; " +
-         Plural(fault.lost_steps, "step") + (fault.lost_steps == 1 ? " was" : " were") +
-         " done again.";
-}
-
-std::string FaultCostText(const FaultStory& fault) {
-  std::string text = SecondsText(fault.cost_seconds) + " of every worker's time";
-  if (!fault.costs.empty()) text += ": " + CostText(fault.costs);
-  text += ".";
-  if (fault.recovery_seconds.has_value()) {
-    text += " The first new step was done " + SecondsText(*fault.recovery_seconds) +
-            " after the fault.";
-  } else if (!fault.over) {
-    text += " No new step followed.";
-  }
-  return text;
-}
-
 std::string OutputText(const FaultStory& fault) {
   if (fault.output.empty()) return "";
   std::string text =
@@ -122,14 +78,14 @@ std::string FaultText(const FaultStory& fault) {
     text += " on " + fault.node;
   }
   text = Wrapped(Harmless(text), 2) + "\n";
-  text += Line("When", WhenText(fault));
+  text += Line("When", WhenSentence(fault));
   text += Line("Detected", SecondsText(fault.detection_seconds) + " later. " + fault.detector);
   text += Moments("Evidence", fault.observations, fault.happened_at_ns);
   text += OutputText(fault);
   text += Line("Cause", fault.class_name + ". " + fault.cause);
   text += Moments("Actions", fault.actions, fault.happened_at_ns);
-  text += Line("Step", StepText(fault));
-  text += Line("Cost", FaultCostText(fault));
+  text += Line("Step", StepSentences(fault));
+  text += Line("Cost", CostSentences(fault));
   return text;
 }
 
@@ -151,7 +107,7 @@ std::string SummaryText(const Story& story) {
   std::string text = "Summary\n";
   if (story.goodput.has_value()) {
     std::string goodput = Percent(*story.goodput, 2);
-    if (!story.categories.empty()) goodput += " (" + CostText(story.categories) + ")";
+    if (!story.categories.empty()) goodput += " (" + ListOfCosts(story.categories) + ")";
     text += Line("Goodput", goodput + ".");
   }
   for (const CauseRow& row : story.causes) {
@@ -161,9 +117,9 @@ std::string SummaryText(const Story& story) {
                                " of every worker's time.");
   }
   if (!story.costs.empty()) {
-    text +=
-        Line("Cost", SecondsText(story.cost_seconds) +
-                         " of every worker's time by all faults: " + CostText(story.costs) + ".");
+    text += Line("Cost", SecondsText(story.cost_seconds) +
+                             " of every worker's time by all faults: " + ListOfCosts(story.costs) +
+                             ".");
   }
   if (story.largest_loss.has_value()) {
     text += Line("Largest", "The largest loss of the run is the category '" +
@@ -203,4 +159,4 @@ std::string StoryText(const Story& story, std::optional<uint32_t> fault) {
   return text;
 }
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story

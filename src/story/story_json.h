@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "frontend/explain/story.h"
+#include "story/story.h"
 
-namespace longhaul::frontend {
+namespace longhaul::story {
 
 // The facts of StoryText. docs/explain.md describes the fields.
 nlohmann::ordered_json StoryJson(const Story& story, std::optional<uint32_t> fault);
 
-}  // namespace longhaul::frontend
+}  // namespace longhaul::story
