@@ -21,7 +21,7 @@ import local_run
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The files of a run folder (docs/getting-started.md) that are no data of a job.
 EXPECTED = {"cluster", "events.jsonl", "logs", "loss.svg", "metrics.csv", "owner.lock",
-            "report.html", "report.json", "report.md", "timeline.svg"}
+            "report.html", "report.json", "report.md", "tensorboard", "timeline.svg"}
 # Rank 0 of each node starts a process that is in no group or session of the worker.
 WORKER = """
 import os, subprocess, sys, time

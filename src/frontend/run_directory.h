@@ -3,6 +3,7 @@
 //   RUN_DIR/cluster/       the embedded cluster's logs and state; of earlier runs: cluster.1 ...
 //   RUN_DIR/checkpoints/   committed checkpoints
 //   RUN_DIR/events.jsonl   every notification of the controller, one JSON object a line
+//   RUN_DIR/tensorboard/   the losses and the speed, for TensorBoard
 //   RUN_DIR/owner.lock     held by the run and the processes of its cluster (io/files/owner_lock.h)
 //   RUN_DIR/report.md, report.json, report.html, metrics.csv, loss.svg, timeline.svg
 #pragma once

@@ -29,6 +29,7 @@
 #include "frontend/run_history.h"
 #include "frontend/run_hooks.h"
 #include "frontend/run_screen.h"
+#include "frontend/tensorboard/tensorboard_file.h"
 #include "frontend/terminal.h"
 #include "frontend/worker_logs.h"
 #include "io/clock.h"
@@ -179,6 +180,7 @@ class Session {
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<ControllerLink> link_;
   std::ofstream events_;
+  TensorBoardFile tensorboard_;
   bool shared_endpoint_ = false;
   std::string token_file_;  // the cluster's, names it among endpoints
 
@@ -206,7 +208,8 @@ Session::Session(const RunOptions& options, spec::JobSpec job, RunDirectory dire
              [this](const std::string& line) {
                ShowMessage(proto::MessageNotification::WARNING, line);
              }),
-      events_(directory_.path + "/events.jsonl", std::ios::app) {
+      events_(directory_.path + "/events.jsonl", std::ios::app),
+      tensorboard_(directory_.path) {
   if (getloadavg(&load_average_, 1) != 1) load_average_ = 0;
 }
 
@@ -349,6 +352,7 @@ void Session::OnNotification(const proto::Notification& notification,
   }
   history_.Take(notification);
   hooks_.Take(notification);
+  tensorboard_.Take(notification);
   nlohmann::ordered_json typed = {{"type", KindName(notification)}};
   typed.update(json);
   const std::string line =

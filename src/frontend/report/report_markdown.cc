@@ -252,6 +252,7 @@ std::string FilesSection(const Report& report) {
       "| `report.json` | this report for programs |\n"
       "| `report.html` | the web page of the run as one file, with each fault's evidence |\n"
       "| `metrics.csv` | one line a step |\n"
+      "| `tensorboard/` | losses and speed for TensorBoard: `tensorboard --logdir .` |\n"
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
       "| `logs/` | what every worker printed, by attempt and rank |\n"
       "| `events.jsonl` | every notification of the controller |\n"
