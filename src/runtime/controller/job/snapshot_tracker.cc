@@ -46,7 +46,9 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
     for (CopyHolder& holder : place.copies) holder.steps.RemoveAbove(from);
   }
   // Seals of the earlier attempt may be incomplete. Counting them together with those of the new
-  // attempt would declare a step complete that no attempt has in full.
+  // attempt would declare a step complete that no attempt has in full. A complete step that was
+  // sealed again by some places is of two attempts, and cannot be written under either.
+  for (const auto& [step, sealed_by] : seals_) complete_.erase(step);
   seals_.clear();
   memory_step_ = std::min(memory_step_, from);
   complete_.erase(complete_.upper_bound(from), complete_.end());
@@ -107,20 +109,22 @@ bool SnapshotTracker::IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now)
   return attempt == now || (attempt < now && step <= restore_.step());
 }
 
-// An attempt from before the remembered ones is unknown, and its state is not used. A state at or
-// below the step from which its attempt began cannot have been sealed by it.
+// An attempt from before the remembered ones is unknown, and its state is not used. An attempt may
+// have sealed the step from which it began once more, but not a step below.
 bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) const {
   if (attempt > now || !restored_.contains(attempt)) return false;
-  if (step <= restored_.at(attempt)) return false;
+  if (step < restored_.at(attempt)) return false;
   return std::all_of(restored_.upper_bound(attempt), restored_.end(),
                      [step](const auto& later) { return later.second >= step; });
 }
 
-bool SnapshotTracker::Seal(size_t place, uint64_t step) {
+bool SnapshotTracker::Seal(const GangView& view, size_t place, uint64_t step) {
+  // The new snapshot takes the place of one of the same step, also as a piece for others.
+  if (Holds(place, step)) ForgetOwn(view, place, step);
   places_[place].sealed.Add(step);
-  // The caller has checked that the place does not hold the step yet, so each place is counted
-  // once.
-  return ++seals_[step] >= places_.size();
+  std::set<size_t>& sealed_by = seals_[step];
+  // A repeated report must not be counted twice towards the completeness of the step.
+  return sealed_by.insert(place).second && sealed_by.size() >= places_.size();
 }
 
 void SnapshotTracker::SealAll(uint64_t step) {
@@ -175,7 +179,10 @@ void SnapshotTracker::NoteCopy(size_t place, const Node& node, uint64_t attempt,
   holder.bad.erase(step);
   for (const uint64_t earlier : before) {
     const auto spread = spreads_.find(earlier);
-    if (holder.steps.contains(earlier) || spread == spreads_.end()) continue;
+    if (spread == spreads_.end()) continue;
+    // A copy of the same step replaces the one that another attempt had sealed.
+    const bool sealed_again = earlier == step && attempt != spread->second.attempt;
+    if (holder.steps.contains(earlier) && !sealed_again) continue;
     if (place >= spread->second.places.size()) continue;
     std::erase_if(spread->second.places[place], [&node](const Spread::Holding& each) {
       return each.copy && each.node == node.id;
@@ -326,6 +333,7 @@ void SnapshotTracker::NoteFetched() {
 std::optional<uint64_t> SnapshotTracker::AttemptOfComplete(uint64_t step) const {
   const auto found = complete_.find(step);
   if (found == complete_.end() || found->second < placed_attempt_) return std::nullopt;
+  if (seals_.contains(step)) return std::nullopt;
   return found->second;
 }
 
