@@ -224,6 +224,28 @@ TEST(ControllerPeers, ANodeThatWasGivenUpListsItsOwnSnapshotsWhenItReturns) {
   EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_MEMORY);
 }
 
+// The gang has gone on without node 2, which was cut off and has its old snapshots still.
+TEST(ControllerPeers, ANodeThatWasReplacedWhileItWasCutOffReleasesItsMemory) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Join("node-3");
+  cluster.Steps(1, 12);
+  cluster.SealAll(10);
+  cluster.Copy("node-2", 10, "node-1");
+  cluster.Disconnect("node-2");
+  cluster.TickUntil(cluster.now + seconds(2));
+  cluster.gang = {"node-1", "node-3"};
+  cluster.Start();
+  ASSERT_EQ(cluster.RestoreOf("node-3").step(), 10u);
+  cluster.Steps(11, 13);
+  proto::AgentJoined joined;
+  AddHeld(joined, 2, 12, 1);
+  for (auto& held : *joined.mutable_held()) held.set_copy(false);
+  Rejoin(cluster, "node-2", joined);
+  const auto forget = cluster.Last("node-2", proto::Command::kForgetJob).forget_job();
+  EXPECT_EQ(forget.job_id(), "gpt-1");
+  EXPECT_EQ(forget.attempt(), 2u) << "a later attempt may use the node again";
+}
+
 // Attempt 2 has begun from step 10, so 14 of attempt 1 is void. But it has replaced 8 in the
 // holder's memory.
 TEST(ControllerPeers, AVoidCopyThatIsReportedLateReplacesAnOlderOne) {

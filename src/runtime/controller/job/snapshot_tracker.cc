@@ -45,6 +45,9 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
     place.sealed.RemoveAbove(from);
     for (CopyHolder& holder : place.copies) holder.steps.RemoveAbove(from);
   }
+  // A node that gets its place back would otherwise count as a holder of the new step of this
+  // number.
+  for (auto& [node, memory] : left_) memory.sealed.RemoveAbove(from);
   // Seals of the earlier attempt may be incomplete. Counting them together with those of the new
   // attempt would declare a step complete that no attempt has in full. A complete step that was
   // sealed again by some places is of two attempts, and cannot be written under either.
@@ -90,7 +93,9 @@ void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>
   const std::set<NodeId> stay(target.begin(), target.end());
   for (size_t i = 0; i < view.group.size(); ++i) {
     const Node& node = view.nodes.at(view.group.member(i).node);
-    if (node.lost || stay.contains(node.id)) continue;
+    if (stay.contains(node.id)) continue;
+    // The memory of a lost node is not counted on, but if its agent returns it has to release it.
+    if (node.lost) DropHoldings(node.id);
     left_[node.id] = {node.incarnation, places_[i].sealed, places_[i].arena_first_rank, i,
                       view.group.size()};
   }
@@ -291,6 +296,10 @@ void SnapshotTracker::ForgetLeft(const NodeId& node) {
   for (PlaceMemory& place : places_) {
     std::erase_if(place.copies, [&node](const CopyHolder& each) { return each.node == node; });
   }
+  DropHoldings(node);
+}
+
+void SnapshotTracker::DropHoldings(const NodeId& node) {
   for (auto& [step, spread] : spreads_) {
     for (auto& place : spread.places) {
       std::erase_if(place, [&node](const Spread::Holding& each) { return each.node == node; });

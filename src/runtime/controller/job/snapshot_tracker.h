@@ -54,7 +54,7 @@ struct PlaceMemory {
   std::vector<const CopyHolder*> HoldersOf(uint64_t step) const;
 };
 
-// What a node that the job has left still has in memory for it.
+// What a node that the job has left still has in memory for it; nothing once the node is lost.
 struct LeftMemory {
   uint64_t incarnation = 0;
   NewestSteps sealed;
@@ -203,6 +203,7 @@ class SnapshotTracker {
   bool IsWhole(const GangView& view, const Spread& spread) const;
   void AddPieces(const GangView& view, size_t place, proto::Restore& restore) const;
   void DropPieces(uint64_t step, const NodeId& node, bool copy);
+  void DropHoldings(const NodeId& node);  // pieces of all steps
   PlaceMemory MemoryAt(const GangView& view, const std::vector<NodeId>& target, size_t place) const;
 
   std::vector<PlaceMemory> places_;

@@ -161,6 +161,35 @@ TEST(SnapshotTracker, StepsAboveTheRestoredOneAreVoid) {
   EXPECT_FALSE(tracker.snapshots.IsOfHistory(3, 5, 2));
 }
 
+// Node b holds step 20 of attempt 1 when the job leaves it. Attempt 2 begins from step 10 and takes
+// another step 20, of which b has nothing.
+TEST(SnapshotTracker, AVoidStepOfANodeThatReturnsIsNotTakenForTheNewOne) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.SealAll(20);
+  tracker.snapshots.ForgetOwn(tracker.View(), 0, 20);
+  tracker.Place({kA, kC});
+  tracker.snapshots.NoteInMemory(1, 10);  // c reads it from disk
+  tracker.Begin(2);
+  ASSERT_EQ(tracker.snapshots.restore().step(), 10u);
+  EXPECT_EQ(tracker.snapshots.left().at(kB).sealed.newest(), 10u);
+  tracker.SealAll(20);
+  tracker.Place({kA, kB});
+  EXPECT_FALSE(tracker.snapshots.Holds(1, 20));
+  EXPECT_NE(tracker.Chosen(), std::pair(uint64_t{20}, proto::Restore::TIER_MEMORY));
+}
+
+TEST(SnapshotTracker, ALostNodeThatIsReplacedHasNothingAndIsToReleaseItsMemory) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.nodes.Lose(kB);
+  tracker.snapshots.LosePlace(1);
+  tracker.Place({kA, kC});
+  ASSERT_TRUE(tracker.snapshots.HasLeft(kB));
+  EXPECT_EQ(tracker.snapshots.left().at(kB).sealed.newest(), 0u);
+  EXPECT_FALSE(tracker.snapshots.SomeLeftAlive(tracker.nodes));
+}
+
 // Workers that have no step left to do seal the restored state again, in the slot of the earlier
 // seal.
 TEST(SnapshotTracker, TheRestoredStepIsOfTheAttemptThatSealsItAgain) {
