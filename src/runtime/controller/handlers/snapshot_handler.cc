@@ -65,7 +65,8 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   if (job->faults.undecided()) {
     // It comes late, from a node that had no connection when the fault was noted. The snapshot has
     // replaced older ones in the node's memory, so a restart must not count on these.
-    if (!sealed.whole_job()) job->snapshots.NoteInMemory(place, sealed.step());
+    if (!sealed.whole_job())
+      job->snapshots.NoteInMemory(context_.ViewOf(*job), place, sealed.step());
     return;
   }
   if (sealed.whole_job()) {

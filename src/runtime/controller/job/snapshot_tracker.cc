@@ -123,10 +123,15 @@ bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) c
                      [step](const auto& later) { return later.second >= step; });
 }
 
+void SnapshotTracker::NoteInMemory(const GangView& view, size_t place, uint64_t step) {
+  places_[place].sealed.Add(step);
+  DropReplaced(view.group.member(place).node, place, step);
+}
+
 bool SnapshotTracker::Seal(const GangView& view, size_t place, uint64_t step) {
   // The new snapshot takes the place of one of the same step, also as a piece for others.
   if (Holds(place, step)) ForgetOwn(view, place, step);
-  places_[place].sealed.Add(step);
+  NoteInMemory(view, place, step);
   std::set<size_t>& sealed_by = seals_[step];
   // A repeated report must not be counted twice towards the completeness of the step.
   return sealed_by.insert(place).second && sealed_by.size() >= places_.size();

@@ -107,7 +107,7 @@ class SnapshotTracker {
   // --- Snapshots in memory.
   // The place has the step in its memory, and no longer what it replaces there. It does not count
   // towards the completeness of the step.
-  void NoteInMemory(size_t place, uint64_t step) { places_[place].sealed.Add(step); }
+  void NoteInMemory(const GangView& view, size_t place, uint64_t step);
   // The place has sealed the step under the present attempt. Returns whether every place now has.
   // Workers that have no step left to do seal the step with which the attempt began. From the first
   // such seal on, the earlier attempt's seals of that step are no longer in every memory.
@@ -204,6 +204,8 @@ class SnapshotTracker {
   void AddPieces(const GangView& view, size_t place, proto::Restore& restore) const;
   void DropPieces(uint64_t step, const NodeId& node, bool copy);
   void DropHoldings(const NodeId& node);  // pieces of all steps
+  // The node's own memory has `step` now and the newest of its steps below, no older ones.
+  void DropReplaced(const NodeId& node, size_t place, uint64_t step);
   PlaceMemory MemoryAt(const GangView& view, const std::vector<NodeId>& target, size_t place) const;
 
   std::vector<PlaceMemory> places_;

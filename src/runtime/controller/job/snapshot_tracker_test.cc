@@ -169,7 +169,7 @@ TEST(SnapshotTracker, AVoidStepOfANodeThatReturnsIsNotTakenForTheNewOne) {
   tracker.SealAll(20);
   tracker.snapshots.ForgetOwn(tracker.View(), 0, 20);
   tracker.Place({kA, kC});
-  tracker.snapshots.NoteInMemory(1, 10);  // c reads it from disk
+  tracker.snapshots.NoteInMemory(tracker.View(), 1, 10);  // c has read it from disk
   tracker.Begin(2);
   ASSERT_EQ(tracker.snapshots.restore().step(), 10u);
   EXPECT_EQ(tracker.snapshots.left().at(kB).sealed.newest(), 10u);
@@ -177,6 +177,21 @@ TEST(SnapshotTracker, AVoidStepOfANodeThatReturnsIsNotTakenForTheNewOne) {
   tracker.Place({kA, kB});
   EXPECT_FALSE(tracker.snapshots.Holds(1, 20));
   EXPECT_NE(tracker.Chosen(), std::pair(uint64_t{20}, proto::Restore::TIER_MEMORY));
+}
+
+// A memory has room for two steps, also if one of them serves ranks of another layout.
+TEST(SnapshotTracker, APieceThatNewerSnapshotsHaveReplacedIsNotOffered) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.SealAll(20);
+  tracker.Place({kA, kB, kC});
+  tracker.snapshots.ChangeRanks(2);
+  tracker.Begin(2);
+  ASSERT_EQ(tracker.snapshots.restore().tier(), proto::Restore::TIER_PIECES);
+  tracker.snapshots.Seal(tracker.View(), 0, 30);
+  EXPECT_THAT(tracker.snapshots.spreads().at(20).places.at(0), SizeIs(1));
+  EXPECT_THAT(tracker.snapshots.spreads().at(10).places.at(0), IsEmpty());
+  EXPECT_THAT(tracker.snapshots.spreads().at(10).places.at(1), SizeIs(1));
 }
 
 TEST(SnapshotTracker, ALostNodeThatIsReplacedHasNothingAndIsToReleaseItsMemory) {
