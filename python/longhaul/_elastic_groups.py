@@ -10,6 +10,7 @@ import ctypes
 import functools
 import gc
 import os
+import signal
 import socket
 import struct
 import sys
@@ -22,7 +23,7 @@ _TAG = 0x6C68  # of messages that no rank receives
 _BREAK_PERIOD_S = 0.05
 _BREAK_LIMIT_S = 2.0  # after which the agent ends the process
 _END_LIMIT_S = 0.5  # a connection that is open for longer is not of a group
-
+_BLOCKED_SAMPLES = 4  # in which no thread works: the process is blocked for good
 
 _Sockets = Set[Tuple[int, str]]  # descriptors and the names that their links in /proc have
 
@@ -87,7 +88,7 @@ class Groups:
                 try:
                     # The number may be another file's by now. That of the copy cannot change.
                     if _name(copy) == name:
-                        _shut_down_tcp(copy)
+                        _end_reading(copy)
                 finally:
                     os.close(copy)
 
@@ -95,8 +96,25 @@ class Groups:
         """For a thread: breaks the groups until another one has left them or the time is over."""
         self.break_all()
         end = time.monotonic() + _BREAK_LIMIT_S
+        samples = 0
         while not self._left.wait(_BREAK_PERIOD_S) and time.monotonic() < end:
             self._end_stuck()
+            samples = samples + 1 if self._is_blocked() else 0
+            if samples == _BLOCKED_SAMPLES:
+                _give_up()
+
+    def _is_blocked(self) -> bool:
+        """Whether a collective is under way that nothing ends.
+
+        When a connection ends, Gloo ends the collectives that have yet to send or to receive on it,
+        but not one of which it has begun to send or to receive a message. That one blocks for the
+        group's timeout, half an hour by default, and so does the destructor of its group. This is
+        so if Gloo has closed all connections and the main thread still sleeps in PyTorch, as all
+        other threads do.
+        """
+        with self._lock:
+            of_gloo = bool(self._of_gloo) and self._before is None
+        return of_gloo and not self._open_connections() and _all_sleep_in_torch()
 
     def _await_ends(self) -> None:
         """Returns when Gloo has seen the end of all connections. A group's destructor waits for
@@ -117,7 +135,7 @@ class Groups:
         return bool(found)
 
     def _end_stuck(self) -> None:
-        """Ends connections that were shut down and whose end Gloo has not seen.
+        """Ends connections whose end Gloo has not seen although it could read it.
 
         Gloo does not read from a connection on which data arrives for a collective that has failed
         for another reason. It then never sees the connection's end, and other collectives that
@@ -150,6 +168,31 @@ class Groups:
         self._left.set()
 
 
+def _all_sleep_in_torch() -> bool:
+    main = threading.main_thread()
+    frame = sys._current_frames().get(main.ident or 0)
+    torch = os.path.dirname(sys.modules["torch"].__file__ or "") + os.sep
+    if frame is None:
+        return False
+    # A group's destructor runs in the frame that drops its last reference.
+    ends_group = frame.f_code is _destroy.__code__
+    if not ends_group and not frame.f_code.co_filename.startswith(torch):
+        return False
+    for thread in set(os.listdir("/proc/self/task")) - {str(threading.get_native_id())}:
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat") as file:
+            # The name, in parentheses, may contain anything.
+            if not file.read().rpartition(")")[2].startswith(" S"):
+                return False
+    return True
+
+
+def _give_up() -> None:
+    """Ends the process, so that the agent replaces it at once."""
+    print(f"longhaul: rank {os.environ.get('RANK')} is replaced: all connections of its groups have "
+          "ended, but PyTorch blocks in a collective", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _destroy() -> None:
     import torch.distributed as dist
 
@@ -179,13 +222,18 @@ def _sockets() -> Set[Tuple[int, str]]:
     return found
 
 
-def _shut_down_tcp(descriptor: int) -> None:
-    """Raises OSError for a socket that is not connected: Gloo ends the process if a listening one
-    is shut down."""
+def _end_reading(descriptor: int) -> None:
+    """Lets the owner of a TCP connection read its end. Gloo then closes it, which ends it for the
+    other process too.
+
+    Writes still succeed. If they failed with EPIPE, Gloo would keep a message that it was about to
+    send, and block when it reads the end (Groups._is_blocked). Raises OSError for a socket that is
+    not connected: Gloo ends the process if a listening one is shut down.
+    """
     with socket.socket(fileno=os.dup(descriptor)) as connection:
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.getpeername()
-            connection.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RD)
 
 
 def _open(descriptor: int, name: str) -> Optional[socket.socket]:
@@ -206,8 +254,8 @@ def _open(descriptor: int, name: str) -> Optional[socket.socket]:
 
 
 def _refuse(connection: socket.socket) -> None:
-    """Lets the next write of a connection that was shut down fail with ECONNREFUSED: it is
-    disconnected, and connected to a port on which nothing listens."""
+    """Lets the next write of a connection fail with ECONNREFUSED: it is disconnected, which ends it
+    for the other process, and connected to a port on which nothing listens."""
     address = connection.getsockname()[0]
     unspecified = struct.pack("=H14x", socket.AF_UNSPEC)
     ctypes.CDLL(None).connect(connection.fileno(), unspecified, len(unspecified))

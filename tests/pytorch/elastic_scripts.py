@@ -2,8 +2,12 @@
 
 usage (under longhaul run with 4 workers): elastic_scripts.py KIND
 """
+import fcntl
 import os
+import signal
 import sys
+import termios
+import threading
 import time
 
 import torch
@@ -70,6 +74,43 @@ def crossed(group):
         dist.recv(torch.zeros(1), src=1)
     else:
         dist.all_reduce(torch.zeros(1), group=subgroups[group.rank // 2])
+
+
+def unsent(group):
+    """Rank 0 has begun to send a message that the lost rank does not read."""
+    show(group)
+    if group.attempt > 1:
+        dist.barrier()
+        return
+    data = torch.zeros(1 << 24)  # more than a connection buffers
+    if group.rank == 1:
+        receive = dist.irecv(data, src=0)
+        dist.barrier()
+        dist.recv(torch.zeros(1), src=3)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        receive.wait()
+    dist.barrier()
+    if group.rank == 3:
+        dist.send(torch.zeros(1), dst=1)
+    elif group.rank == 0:
+        threading.Thread(target=report_unsent, daemon=True).start()
+        time.sleep(1)  # until rank 1 is stopped
+        dist.send(data, dst=1)
+    dist.recv(torch.zeros(1), src=1)
+
+
+def report_unsent():
+    """Prints "ready" once a connection of this process holds data that it cannot send."""
+    while True:
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            try:
+                queued = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+            except OSError:  # not a connection
+                continue
+            if int.from_bytes(queued, sys.byteorder) > 100_000:
+                print("ready", flush=True)
+                return
+        time.sleep(0.05)
 
 
 def tensor_parallel(group):

@@ -229,6 +229,17 @@ class ElasticTest(unittest.TestCase):
                 for rank in (0, 2, 3):
                     self.assertEqual(after[rank], pids[rank] * 2, run.text())
 
+    def test_a_survivor_that_blocks_for_good_is_replaced_before_the_agents_limit(self):
+        run = self.start("unsent", str(SCRIPTS), "unsent")
+        pids = run.until_attempt(1)
+        run.until(lambda: "ready" in run.text(), "victim")
+        os.kill(pids[1][-1], signal.SIGKILL)
+        self.assertEqual(run.end(), 0, run.shown())
+        self.assertIn("rank 0 is replaced: all connections of its groups have ended", run.text())
+        after = run.starts()[0]
+        for rank in (2, 3):
+            self.assertEqual(after[rank], pids[rank] * 2, run.text())
+
     def test_what_cannot_be_continued_is_refused(self):
         if sys.torch == "2.4":
             self.skipTest("fully_shard of PyTorch 2.4 needs a GPU")

@@ -43,9 +43,12 @@ class AgentPersist : public ::testing::Test {
     agent_.Fork(attempt, 2, 2);
     agent_.TakeSent();
   }
-  std::vector<AgentEffect> Seal(uint64_t step) {
-    agent_.Step(WorkerSealed{WorkerOf(1, 2), step, Duration(5), 10, agent_.now()});
-    auto effects = agent_.Step(WorkerSealed{WorkerOf(1, 3), step, Duration(5), 10, agent_.now()});
+  std::vector<AgentEffect> Seal(uint64_t step, uint64_t attempt = 1) {
+    const auto sealed = [&](uint32_t rank) {
+      return WorkerSealed{WorkerOf(attempt, rank), step, Duration(5), 10, agent_.now()};
+    };
+    agent_.Step(sealed(2));
+    auto effects = agent_.Step(sealed(3));
     agent_.TakeSent();
     return effects;
   }
@@ -94,6 +97,20 @@ TEST_F(AgentPersist, SaysWhatItCanNotWriteSoThatAnotherIsNamed) {
   sent = agent_.TakeSent();
   ASSERT_EQ(Kinds(sent), "snapshot_failed");
   EXPECT_FALSE(sent[0].snapshot_failed().overtaken());
+}
+
+// Workers without a step left seal the restored step again, in the slot of the earlier seal.
+TEST_F(AgentPersist, OfAStepThatIsSealedAgainOnlyTheNewSealCanBeWritten) {
+  Seal(10);
+  agent_.End(1, 2);
+  agent_.End(1, 3);
+  Start(2, 10);
+  Seal(10, 2);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 0u);
+  const auto sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_failed");
+  EXPECT_TRUE(sent[0].snapshot_failed().overtaken());
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(2, 10))), 10u);
 }
 
 // It waits behind a slow write while memory moves on.

@@ -89,6 +89,10 @@ void NodeSnapshots::NoteSealed(AgentJob& job, const SnapshotId& snapshot, const 
   constexpr size_t kRemembered = 4;  // an arena has three slots
   job.newest = snapshot;
   job.sealed_by = start;
+  // The arena empties the slots of this step and above when it seals: they are of earlier attempts.
+  std::erase_if(job.sealed, [&snapshot](const auto& each) {
+    return each.first.step >= snapshot.step && each.first != snapshot;
+  });
   job.sealed[snapshot] = start;
   if (job.sealed.size() > kRemembered) job.sealed.erase(job.sealed.begin());
 }

@@ -92,8 +92,8 @@ class Cluster {
     opened.set_job_id("gpt-1");
     opened.set_attempt(attempt);
     opened.set_port(4000);
-    Report("node-1", &proto::Event::mutable_store_opened, opened);
-    for (const char* node : {"node-1", "node-2"}) {
+    Report(gang[0], &proto::Event::mutable_store_opened, opened);
+    for (const std::string& node : gang) {
       proto::WorkersStarted started;
       started.set_job_id("gpt-1");
       started.set_attempt(attempt);
@@ -102,7 +102,7 @@ class Cluster {
     for (const auto phase : {proto::PhaseEntered::RENDEZVOUS, proto::PhaseEntered::RESTORE,
                              proto::PhaseEntered::STEPPING}) {
       now += std::chrono::milliseconds(10);
-      for (const char* node : {"node-1", "node-2"}) {
+      for (const std::string& node : gang) {
         proto::PhaseEntered entered;
         entered.set_job_id("gpt-1");
         entered.set_attempt(attempt);
@@ -114,13 +114,13 @@ class Cluster {
   // Reports a step of 100 ms on both nodes.
   void Step(uint64_t step) {
     now += std::chrono::milliseconds(100);
-    for (const char* node : {"node-1", "node-2"}) {
+    for (const std::string& node : gang) {
       proto::StepReported report;
       report.set_job_id("gpt-1");
       report.set_attempt(Job().attempt());
       report.set_first_step(step);
       report.set_last_step(step);
-      report.set_has_loss(node == std::string("node-1"));
+      report.set_has_loss(node == gang[0]);
       report.set_loss(5.0);
       Report(node, &proto::Event::mutable_step_reported, report);
     }
@@ -137,8 +137,7 @@ class Cluster {
     Report(node, &proto::Event::mutable_snapshot_sealed, sealed);
   }
   void SealAll(uint64_t step) {
-    Seal("node-1", step);
-    Seal("node-2", step);
+    for (const std::string& node : gang) Seal(node, step);
   }
   // Rank 0's piece reaches the disk and is committed.
   void Save(uint64_t step) {
@@ -213,8 +212,9 @@ class Cluster {
   }
 
   Controller controller;
-  uint32_t peer_port = 0;  // of agents that join
-  std::string host;        // of agents that join; empty: unknown
+  uint32_t peer_port = 0;                                // of agents that join
+  std::string host;                                      // of agents that join; empty: unknown
+  std::vector<std::string> gang = {"node-1", "node-2"};  // the nodes whose workers report
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::map<std::string, uint64_t> incarnation;
   std::map<std::string, uint64_t> sequence;

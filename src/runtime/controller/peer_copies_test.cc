@@ -117,6 +117,85 @@ TEST(ControllerPeers, ACopyServesWhoseSenderIsLostBeforeItReports) {
   EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
 }
 
+// The nodes have written the pieces of a step, of which none has a replica.
+void Write(Cluster& cluster, uint64_t attempt, uint64_t step) {
+  for (const uint32_t rank : {0u, 2u}) {
+    proto::SnapshotPersisted persisted;
+    persisted.set_job_id("gpt-1");
+    persisted.set_attempt(attempt);
+    persisted.set_step(step);
+    for (const uint32_t each : {rank, rank + 1}) persisted.add_files()->set_rank(each);
+    cluster.Report(rank == 0 ? "node-1" : "node-2", &proto::Event::mutable_snapshot_persisted,
+                   persisted);
+  }
+}
+
+void EndWell(Cluster& cluster) {
+  for (const uint32_t rank : {0u, 1u, 2u, 3u}) {
+    cluster.Exit(rank < 2 ? "node-1" : "node-2", rank, 0, 0);
+  }
+}
+
+// A node is lost after the last step was sealed and before it is on disk. The new workers have no
+// step to do. Before they end they seal the state, which is the job's result.
+TEST(ControllerPeers, TheLastStateThatCameFromAPeerIsWrittenToDisk) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 100);
+  cluster.SealAll(100);
+  cluster.Copy("node-1", 100, "node-2");
+  cluster.Copy("node-2", 100, "node-1");
+  LoseAndReturn(cluster, "node-2");
+  ASSERT_EQ(cluster.Job().attempt(), 2u);
+  ASSERT_EQ(cluster.RestoreOf("node-2").step(), 100u);
+  ASSERT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
+  cluster.SealAll(100);
+  EndWell(cluster);
+  EXPECT_NE(cluster.Job().state(), proto::FAILED) << cluster.Job().reason();
+  for (const char* node : {"node-1", "node-2"}) {
+    const auto order = cluster.Last(node, proto::Command::kPersistSnapshot).persist_snapshot();
+    EXPECT_EQ(order.attempt(), 2u) << node;
+    EXPECT_EQ(order.step(), 100u) << node;
+  }
+  Write(cluster, 2, 100);
+  proto::SnapshotCommitted committed;
+  committed.set_job_id("gpt-1");
+  committed.set_attempt(2);
+  committed.set_step(100);
+  cluster.Report("node-2", &proto::Event::mutable_snapshot_committed, committed);
+  EXPECT_EQ(cluster.Job().state(), proto::SUCCEEDED) << cluster.Job().reason();
+}
+
+// As above, after a worker's death: the seal of the first attempt is being written when the second
+// one replaces it in memory.
+TEST(ControllerPeers, AStateThatIsSealedAgainIsWrittenInPlaceOfTheEarlierSeal) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 100);
+  cluster.SealAll(100);
+  cluster.Exit("node-1", 0, -1, 9);
+  cluster.Start();
+  ASSERT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
+  ASSERT_EQ(cluster.Last("node-1", proto::Command::kPersistSnapshot).persist_snapshot().attempt(),
+            1u);
+  proto::SnapshotFailed failed;
+  failed.set_job_id("gpt-1");
+  failed.set_attempt(1);
+  failed.set_step(100);
+  failed.set_reason("newer snapshots have taken its place in memory");
+  failed.set_tier(proto::Restore::TIER_DISK);
+  failed.set_overtaken(true);
+  cluster.Seal("node-1", 100);
+  cluster.Report("node-1", &proto::Event::mutable_snapshot_failed, failed);
+  cluster.Seal("node-2", 100);
+  cluster.Report("node-2", &proto::Event::mutable_snapshot_failed, failed);
+  EndWell(cluster);
+  EXPECT_NE(cluster.Job().state(), proto::FAILED) << cluster.Job().reason();
+  EXPECT_EQ(cluster.Last("node-1", proto::Command::kPersistSnapshot).persist_snapshot().attempt(),
+            2u);
+  Write(cluster, 2, 100);
+  EXPECT_EQ(cluster.Last("node-2", proto::Command::kCommitSnapshot).commit_snapshot().attempt(),
+            2u);
+}
+
 TEST(ControllerPeers, AHolderListsItsCopiesWhenItJoinsAgain) {
   Cluster cluster = RunningWithPeers();
   cluster.Steps(1, 12);
@@ -143,6 +222,28 @@ TEST(ControllerPeers, ANodeThatWasGivenUpListsItsOwnSnapshotsWhenItReturns) {
   cluster.Start();
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 12u);
   EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_MEMORY);
+}
+
+// The gang has gone on without node 2, which was cut off and has its old snapshots still.
+TEST(ControllerPeers, ANodeThatWasReplacedWhileItWasCutOffReleasesItsMemory) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Join("node-3");
+  cluster.Steps(1, 12);
+  cluster.SealAll(10);
+  cluster.Copy("node-2", 10, "node-1");
+  cluster.Disconnect("node-2");
+  cluster.TickUntil(cluster.now + seconds(2));
+  cluster.gang = {"node-1", "node-3"};
+  cluster.Start();
+  ASSERT_EQ(cluster.RestoreOf("node-3").step(), 10u);
+  cluster.Steps(11, 13);
+  proto::AgentJoined joined;
+  AddHeld(joined, 2, 12, 1);
+  for (auto& held : *joined.mutable_held()) held.set_copy(false);
+  Rejoin(cluster, "node-2", joined);
+  const auto forget = cluster.Last("node-2", proto::Command::kForgetJob).forget_job();
+  EXPECT_EQ(forget.job_id(), "gpt-1");
+  EXPECT_EQ(forget.attempt(), 2u) << "a later attempt may use the node again";
 }
 
 // Attempt 2 has begun from step 10, so 14 of attempt 1 is void. But it has replaced 8 in the

@@ -102,6 +102,34 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
 }
 
+// A node goes down between the last snapshot and the end of the workers. The new workers have no
+// step to do, and the state that they restored from memories is the job's result.
+TEST(Simulation, AFaultAfterTheLastStepLosesNoResult) {
+  int restored_at_the_end = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.fault_factor = 0;
+    options.total_steps = 40;
+    options.sharded = seed % 4 != 0;
+    options.peers = true;
+    options.minimum_nodes = seed % 4 == 1 ? 3 : 0;
+    options.physics.copy = std::chrono::milliseconds(seed % 5);
+    proto::PlannedFault& fault = options.planned.emplace_back();
+    fault.set_kind(seed % 3 == 0 ? proto::PlannedFault::KILL_WORKER
+                                 : proto::PlannedFault::KILL_NODE);
+    fault.set_target(seed % 2);
+    fault.set_step(options.total_steps);
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_EQ(result.status.state(), proto::SUCCEEDED) << result.status.reason();
+    EXPECT_EQ(result.status.committed_step(), options.total_steps);
+    if (result.status.faults_size() == 0) continue;
+    restored_at_the_end += result.status.faults(0).from_step() == options.total_steps;
+  }
+  EXPECT_GT(restored_at_the_end, 20);
+}
+
 // A device computes NaN once in a while, beside all other faults. Each of them is replayed from a
 // good state; the replay may be interrupted, and is decided all the same.
 TEST(Simulation, AnIsolatedNanIsReplayedAndNeverBlamedOnTheProgram) {

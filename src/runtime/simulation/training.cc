@@ -254,13 +254,19 @@ void SimTraining::RestoreState(size_t index, const WorkerId& id) {
 // Steps up to the next report: one, or in aggregate as many as lie before the next snapshot.
 void SimTraining::BeginStretch() {
   world_.attempt.waiting = false;
+  const uint64_t attempt = world_.attempt.attempt;
   const uint64_t due =
       world_.attempt.last_snapshot + std::max<uint64_t>(world_.attempt.interval, 1);
   const uint64_t first = world_.attempt.step + 1;
   const bool in_stretches = world_.Aggregated() && !world_.options.every_step;
   uint64_t last = in_stretches ? std::max(due, first) : first;
   if (world_.options.total_steps > 0) last = std::min(last, world_.options.total_steps);
-  if (last < first) return Finish();  // restored after the last step
+  // Restored after the last step: as the built-in trainer, the workers seal the state and end.
+  if (last < first) {
+    Seal();
+    if (world_.attempt.attempt == attempt && !world_.attempt.broken) Finish();
+    return;
+  }
   // The last state is always kept.
   const bool snapshot =
       last >= due || (world_.options.total_steps > 0 && last == world_.options.total_steps);
@@ -383,8 +389,11 @@ void SimTraining::Seal() {
     world_.nodes[i].damaged.erase(world_.attempt.step);
     if (!world_.in_attempt[i]) world_.nodes[i].last_missed_seal = world_.sealed;
   }
-  SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
-  // Memories hold the newest two snapshots, so the older of them is replaced.
+  const bool first_is_replaced =
+      world_.seals[0].step == world_.attempt.step ||
+      (world_.seals[0].step <= world_.seals[1].step && world_.seals[1].step != world_.attempt.step);
+  SimSeal& older = first_is_replaced ? world_.seals[0] : world_.seals[1];
+  // Memories hold the newest two snapshots, so the older of them is replaced, or one of this step.
   older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, {}, world_.queue.now()};
   // Only a job that changes its size restores from pieces of known places, and only in a scenario
   // an agent takes over what an earlier one has left.

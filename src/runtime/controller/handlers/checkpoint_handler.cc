@@ -125,6 +125,8 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
 void CheckpointHandler::WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed,
                                     const NodeId& node) {
   job.writer.NodeFailed(node, failed.attempt(), failed.step(), failed.reason());
+  // The newer seal is written instead.
+  if (job.snapshots.IsSealedAgain(failed.attempt(), failed.step())) job.writer.ForgetFailedOrder();
   OrderWrite(job);
   Advance(job);
 }

@@ -48,7 +48,11 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   if (job == nullptr || sealed.step() == 0) return;
   // Only of steps under this attempt's lease, and not back in time.
   if (sealed.step() >= job->group.lease().end_step()) return;
-  if (sealed.step() <= job->snapshots.memory_step()) return;
+  const uint64_t newest = job->snapshots.memory_step();
+  // Workers that have no step left to do seal the restored state again.
+  const bool again = sealed.step() == job->snapshots.restore().step() &&
+                     job->snapshots.AttemptOfComplete(sealed.step()) != sealed.attempt();
+  if (sealed.step() < newest || (sealed.step() == newest && !again)) return;
   if (job->numeric.IsBad(sealed.step())) return;
   if (sealed.non_finite()) {
     if (job->faults.undecided()) return;
@@ -61,7 +65,8 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   if (job->faults.undecided()) {
     // It comes late, from a node that had no connection when the fault was noted. The snapshot has
     // replaced older ones in the node's memory, so a restart must not count on these.
-    if (!sealed.whole_job()) job->snapshots.NoteInMemory(place, sealed.step());
+    if (!sealed.whole_job())
+      job->snapshots.NoteInMemory(context_.ViewOf(*job), place, sealed.step());
     return;
   }
   if (sealed.whole_job()) {
@@ -69,10 +74,8 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
     job->snapshots.NoteWay(sealed);
     return Complete(*job, sealed.step(), blocked, sealed.bytes());
   }
-  // A repeated report must not be counted twice towards the completeness of the step.
-  if (job->snapshots.Holds(place, sealed.step())) return;
   job->writer.NoteContents(place, sealed, job->local(), job->world());
-  if (!job->snapshots.Seal(place, sealed.step())) return;
+  if (!job->snapshots.Seal(context_.ViewOf(*job), place, sealed.step())) return;
   job->snapshots.NoteWay(sealed);
   Complete(*job, sealed.step(), blocked, sealed.bytes() * job->group.size());
 }
@@ -80,6 +83,7 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
 // Every rank holds the state after `step`: from here on it can be gone back to.
 void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, uint64_t bytes) {
   job.snapshots.Complete(step, job.life.attempt());
+  job.writer.ForgetFailures(step);
   // A commit that the lease doesn't cover changes nothing; the event was checked against it.
   if (!job.data.Commit(job.life.attempt(), step).ok()) return;
   // Steps are settled only up to what is on disk: a step that is only in memory may still be lost
@@ -168,6 +172,7 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
 
 void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
                                  const proto::SnapshotFailed& failed) {
+  if (job.snapshots.IsSealedAgain(failed.attempt(), failed.step())) return;
   const Member& member = job.group.member(place);
   job.writer.NoteSaveFailure(failed, member.closed || member.ranks_done == job.local());
   if (job.placement.leaving()) return placement_.AdvanceVacate(job);

@@ -137,6 +137,8 @@ void CheckpointWriter::DropNode(const NodeId& node) {
 void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersisted& persisted,
                                  uint32_t world) {
   PendingCommit& commit = pending_[persisted.step()];
+  // Of a step that two attempts have sealed, the newer seals are the ones that are ordered.
+  if (persisted.attempt() < commit.attempt) return;
   if (commit.attempt != persisted.attempt()) commit = {};
   commit.attempt = persisted.attempt();
   // Who has the right to write the manifest keeps it: it may be writing.
@@ -208,6 +210,11 @@ bool CheckpointWriter::Commit(uint64_t attempt, uint64_t step) {
   contents_.erase(contents_.begin(), contents_.upper_bound(step));
   ++commits_;
   return true;
+}
+
+void CheckpointWriter::ForgetFailures(uint64_t step) {
+  if (HasFailed(step)) ForgetFailedOrder();
+  if (save_failure_step_ >= step) ForgetSaveFailure();
 }
 
 void CheckpointWriter::NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended) {

@@ -90,6 +90,9 @@ class CheckpointWriter {
   bool Commit(uint64_t attempt, uint64_t step);
   uint64_t commits() const { return commits_; }
 
+  // Every rank has sealed the step: that an earlier seal of it could not be saved counts no longer.
+  void ForgetFailures(uint64_t step);
+
   // A step could not be saved. `workers_ended`: the agent won't try again.
   void NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended);
   void ForgetSaveFailure() { save_failure_.clear(); }

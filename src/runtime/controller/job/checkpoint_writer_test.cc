@@ -213,6 +213,31 @@ TEST(CheckpointWriter, AStepIsBeingSavedWhileItsOrderOrItsCommitIsUnderWay) {
   EXPECT_FALSE(writer.IsSaving(11));
 }
 
+// Two attempts have sealed the step, and pieces of the first seal arrive late.
+TEST(CheckpointWriter, PiecesOfAnEarlierAttemptDoNotReplaceThoseOfALaterOne) {
+  CheckpointWriter writer;
+  writer.TakeFiles(kA, Files(10, {0}, 2), 2);
+  writer.TakeFiles(kB, Files(10, {1}, 1), 2);
+  writer.TakeFiles(kB, Files(10, {1}, 2), 2);
+  EXPECT_TRUE(writer.Grant(10, kTwoNodes));
+  EXPECT_EQ(writer.pending().at(10).attempt, 2u);
+}
+
+TEST(CheckpointWriter, AFailureDoesNotCountOnceTheStepIsSealedAgain) {
+  CheckpointWriter writer;
+  writer.MarkFailed(10, "disk full");
+  proto::SnapshotFailed failed;
+  failed.set_step(10);
+  failed.set_reason("disk full");
+  writer.NoteSaveFailure(failed, /*workers_ended=*/true);
+  writer.ForgetFailures(11);
+  EXPECT_TRUE(writer.HasFailed(10));
+  EXPECT_TRUE(writer.IsLost(10));
+  writer.ForgetFailures(10);
+  EXPECT_FALSE(writer.HasFailed(10));
+  EXPECT_FALSE(writer.IsLost(10));
+}
+
 TEST(CheckpointWriter, ARewindForgetsLaterSteps) {
   CheckpointWriter writer;
   writer.Order(1, 20, {kA, kB}, kTwoNodes);

@@ -307,6 +307,28 @@ void SnapshotTracker::DropPieces(uint64_t step, const NodeId& node, bool copy) {
   }
 }
 
+// Pieces for other ranks are in the arenas in which the node seals for its own ranks.
+void SnapshotTracker::DropReplaced(const NodeId& node, size_t place, uint64_t step) {
+  const auto is_own = [&node](const Spread::Holding& each) {
+    return each.node == node && !each.copy;
+  };
+  const auto holds = [&](const Spread& spread) {
+    return std::ranges::any_of(
+        spread.places, [&](const auto& holdings) { return std::ranges::any_of(holdings, is_own); });
+  };
+  uint64_t kept = 0;
+  for (const uint64_t each : places_[place].sealed.all()) {
+    if (each < step) kept = std::max(kept, each);
+  }
+  for (const auto& [each, spread] : spreads_) {
+    if (each < step && each > kept && holds(spread)) kept = each;
+  }
+  for (auto& [each, spread] : spreads_) {
+    if (each >= kept) continue;
+    for (auto& holdings : spread.places) std::erase_if(holdings, is_own);
+  }
+}
+
 // Where no piece is named, none of the step is offered again.
 void SnapshotTracker::ForgetPieces(const GangView& view, const proto::SnapshotFailed& failed) {
   const uint64_t step = failed.step();

@@ -45,8 +45,13 @@ void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
     place.sealed.RemoveAbove(from);
     for (CopyHolder& holder : place.copies) holder.steps.RemoveAbove(from);
   }
+  // A node that gets its place back would otherwise count as a holder of the new step of this
+  // number.
+  for (auto& [node, memory] : left_) memory.sealed.RemoveAbove(from);
   // Seals of the earlier attempt may be incomplete. Counting them together with those of the new
-  // attempt would declare a step complete that no attempt has in full.
+  // attempt would declare a step complete that no attempt has in full. A complete step that was
+  // sealed again by some places is of two attempts, and cannot be written under either.
+  for (const auto& [step, sealed_by] : seals_) complete_.erase(step);
   seals_.clear();
   memory_step_ = std::min(memory_step_, from);
   complete_.erase(complete_.upper_bound(from), complete_.end());
@@ -88,7 +93,9 @@ void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>
   const std::set<NodeId> stay(target.begin(), target.end());
   for (size_t i = 0; i < view.group.size(); ++i) {
     const Node& node = view.nodes.at(view.group.member(i).node);
-    if (node.lost || stay.contains(node.id)) continue;
+    if (stay.contains(node.id)) continue;
+    // The memory of a lost node is not counted on, but if its agent returns it has to release it.
+    if (node.lost) DropHoldings(node.id);
     left_[node.id] = {node.incarnation, places_[i].sealed, places_[i].arena_first_rank, i,
                       view.group.size()};
   }
@@ -107,20 +114,27 @@ bool SnapshotTracker::IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now)
   return attempt == now || (attempt < now && step <= restore_.step());
 }
 
-// An attempt from before the remembered ones is unknown, and its state is not used. A state at or
-// below the step from which its attempt began cannot have been sealed by it.
+// An attempt from before the remembered ones is unknown, and its state is not used. An attempt may
+// have sealed the step from which it began once more, but not a step below.
 bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) const {
   if (attempt > now || !restored_.contains(attempt)) return false;
-  if (step <= restored_.at(attempt)) return false;
+  if (step < restored_.at(attempt)) return false;
   return std::all_of(restored_.upper_bound(attempt), restored_.end(),
                      [step](const auto& later) { return later.second >= step; });
 }
 
-bool SnapshotTracker::Seal(size_t place, uint64_t step) {
+void SnapshotTracker::NoteInMemory(const GangView& view, size_t place, uint64_t step) {
   places_[place].sealed.Add(step);
-  // The caller has checked that the place does not hold the step yet, so each place is counted
-  // once.
-  return ++seals_[step] >= places_.size();
+  DropReplaced(view.group.member(place).node, place, step);
+}
+
+bool SnapshotTracker::Seal(const GangView& view, size_t place, uint64_t step) {
+  // The new snapshot takes the place of one of the same step, also as a piece for others.
+  if (Holds(place, step)) ForgetOwn(view, place, step);
+  NoteInMemory(view, place, step);
+  std::set<size_t>& sealed_by = seals_[step];
+  // A repeated report must not be counted twice towards the completeness of the step.
+  return sealed_by.insert(place).second && sealed_by.size() >= places_.size();
 }
 
 void SnapshotTracker::SealAll(uint64_t step) {
@@ -175,7 +189,10 @@ void SnapshotTracker::NoteCopy(size_t place, const Node& node, uint64_t attempt,
   holder.bad.erase(step);
   for (const uint64_t earlier : before) {
     const auto spread = spreads_.find(earlier);
-    if (holder.steps.contains(earlier) || spread == spreads_.end()) continue;
+    if (spread == spreads_.end()) continue;
+    // A copy of the same step replaces the one that another attempt had sealed.
+    const bool sealed_again = earlier == step && attempt != spread->second.attempt;
+    if (holder.steps.contains(earlier) && !sealed_again) continue;
     if (place >= spread->second.places.size()) continue;
     std::erase_if(spread->second.places[place], [&node](const Spread::Holding& each) {
       return each.copy && each.node == node.id;
@@ -284,6 +301,10 @@ void SnapshotTracker::ForgetLeft(const NodeId& node) {
   for (PlaceMemory& place : places_) {
     std::erase_if(place.copies, [&node](const CopyHolder& each) { return each.node == node; });
   }
+  DropHoldings(node);
+}
+
+void SnapshotTracker::DropHoldings(const NodeId& node) {
   for (auto& [step, spread] : spreads_) {
     for (auto& place : spread.places) {
       std::erase_if(place, [&node](const Spread::Holding& each) { return each.node == node; });
@@ -326,6 +347,7 @@ void SnapshotTracker::NoteFetched() {
 std::optional<uint64_t> SnapshotTracker::AttemptOfComplete(uint64_t step) const {
   const auto found = complete_.find(step);
   if (found == complete_.end() || found->second < placed_attempt_) return std::nullopt;
+  if (seals_.contains(step)) return std::nullopt;
   return found->second;
 }
 

@@ -54,7 +54,7 @@ struct PlaceMemory {
   std::vector<const CopyHolder*> HoldersOf(uint64_t step) const;
 };
 
-// What a node that the job has left still has in memory for it.
+// What a node that the job has left still has in memory for it; nothing once the node is lost.
 struct LeftMemory {
   uint64_t incarnation = 0;
   NewestSteps sealed;
@@ -107,9 +107,11 @@ class SnapshotTracker {
   // --- Snapshots in memory.
   // The place has the step in its memory, and no longer what it replaces there. It does not count
   // towards the completeness of the step.
-  void NoteInMemory(size_t place, uint64_t step) { places_[place].sealed.Add(step); }
-  // The place has sealed the step. Returns whether every place now has.
-  bool Seal(size_t place, uint64_t step);
+  void NoteInMemory(const GangView& view, size_t place, uint64_t step);
+  // The place has sealed the step under the present attempt. Returns whether every place now has.
+  // Workers that have no step left to do seal the step with which the attempt began. From the first
+  // such seal on, the earlier attempt's seals of that step are no longer in every memory.
+  bool Seal(const GangView& view, size_t place, uint64_t step);
   void SealAll(uint64_t step);
   // Every rank has sealed the state after `step`; from now on it can be restored.
   void Complete(uint64_t step, uint64_t attempt);
@@ -162,8 +164,13 @@ class SnapshotTracker {
   // Returns the nodes that write a part of `step`, by place; none when one of them is not
   // available.
   std::vector<NodeId> WritersOf(const GangView& view, uint64_t step) const;
-  // Returns the attempt that sealed the complete step, if the places still have the same ranks.
+  // Returns the attempt that sealed the complete step, if the places still have the same ranks and
+  // the present attempt has not replaced a part of it.
   std::optional<uint64_t> AttemptOfComplete(uint64_t step) const;
+  // Returns whether all places have sealed the step once more since this attempt did.
+  bool IsSealedAgain(uint64_t attempt, uint64_t step) const {
+    return AttemptOfComplete(step).value_or(0) > attempt;
+  }
   bool Holds(size_t place, uint64_t step) const { return places_[place].sealed.contains(step); }
 
   const std::vector<PlaceMemory>& places() const { return places_; }
@@ -196,6 +203,9 @@ class SnapshotTracker {
   bool IsWhole(const GangView& view, const Spread& spread) const;
   void AddPieces(const GangView& view, size_t place, proto::Restore& restore) const;
   void DropPieces(uint64_t step, const NodeId& node, bool copy);
+  void DropHoldings(const NodeId& node);  // pieces of all steps
+  // The node's own memory has `step` now and the newest of its steps below, no older ones.
+  void DropReplaced(const NodeId& node, size_t place, uint64_t step);
   PlaceMemory MemoryAt(const GangView& view, const std::vector<NodeId>& target, size_t place) const;
 
   std::vector<PlaceMemory> places_;
@@ -204,7 +214,8 @@ class SnapshotTracker {
   std::map<uint64_t, uint64_t> restored_;  // attempt -> the step it began with, the newest ones
   uint64_t placed_attempt_ = 0;            // the first attempt of the present ranks
   proto::Restore restore_;
-  std::map<uint64_t, uint32_t> seals_;  // nodes that sealed a step, of those not complete yet
+  // The places that sealed a step under the present attempt, of steps that it has not completed.
+  std::map<uint64_t, std::set<size_t>> seals_;
   uint64_t memory_step_ = 0;
   std::map<uint64_t, uint64_t> complete_;   // step -> attempt that sealed it, the newest ones
   std::map<uint64_t, Spread> spreads_;      // by step, of earlier gangs

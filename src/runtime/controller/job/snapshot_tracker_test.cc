@@ -47,7 +47,7 @@ class Tracker {
     snapshots.BeginAttempt(attempt, static_cast<uint32_t>(group.size()), Choose());
   }
   void SealAll(uint64_t step) {
-    for (size_t i = 0; i < group.size(); ++i) snapshots.Seal(i, step);
+    for (size_t i = 0; i < group.size(); ++i) snapshots.Seal(View(), i, step);
     snapshots.Complete(step, attempt);
   }
   GangView View() const { return {spec, group, nodes}; }
@@ -67,8 +67,8 @@ class Tracker {
 
 TEST(SnapshotTracker, AStepIsCompleteWhenEveryPlaceHasSealedIt) {
   Tracker tracker;
-  EXPECT_FALSE(tracker.snapshots.Seal(0, 10));
-  EXPECT_TRUE(tracker.snapshots.Seal(1, 10));
+  EXPECT_FALSE(tracker.snapshots.Seal(tracker.View(), 0, 10));
+  EXPECT_TRUE(tracker.snapshots.Seal(tracker.View(), 1, 10));
   tracker.snapshots.Complete(10, 1);
   EXPECT_EQ(tracker.snapshots.memory_step(), 10u);
   EXPECT_EQ(tracker.snapshots.snapshots(), 1u);
@@ -81,7 +81,7 @@ TEST(SnapshotTracker, TheNewestStepThatEveryNodeHasIsChosen) {
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{0}, proto::Restore::TIER_NONE));
   tracker.SealAll(10);
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_MEMORY));
-  tracker.snapshots.Seal(0, 20);
+  tracker.snapshots.Seal(tracker.View(), 0, 20);
   EXPECT_EQ(tracker.Chosen().first, 10u) << "the other place has no 20";
   tracker.SealAll(20);
   EXPECT_EQ(tracker.Chosen().first, 20u);
@@ -118,7 +118,7 @@ TEST(SnapshotTracker, CopiesForAPlaceCanBeInSeveralMemories) {
   tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kC), 1, 20, 1);
   tracker.snapshots.LosePlace(0);
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
-  tracker.snapshots.Seal(1, 20);
+  tracker.snapshots.Seal(tracker.View(), 1, 20);
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{20}, proto::Restore::TIER_PEER));
   tracker.Join(kC, 2);
   EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
@@ -159,6 +159,78 @@ TEST(SnapshotTracker, StepsAboveTheRestoredOneAreVoid) {
   EXPECT_FALSE(tracker.snapshots.IsOfHistory(1, 20, 2));
   EXPECT_TRUE(tracker.snapshots.IsOfHistory(2, 20, 2));
   EXPECT_FALSE(tracker.snapshots.IsOfHistory(3, 5, 2));
+}
+
+// Node b holds step 20 of attempt 1 when the job leaves it. Attempt 2 begins from step 10 and takes
+// another step 20, of which b has nothing.
+TEST(SnapshotTracker, AVoidStepOfANodeThatReturnsIsNotTakenForTheNewOne) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.SealAll(20);
+  tracker.snapshots.ForgetOwn(tracker.View(), 0, 20);
+  tracker.Place({kA, kC});
+  tracker.snapshots.NoteInMemory(tracker.View(), 1, 10);  // c has read it from disk
+  tracker.Begin(2);
+  ASSERT_EQ(tracker.snapshots.restore().step(), 10u);
+  EXPECT_EQ(tracker.snapshots.left().at(kB).sealed.newest(), 10u);
+  tracker.SealAll(20);
+  tracker.Place({kA, kB});
+  EXPECT_FALSE(tracker.snapshots.Holds(1, 20));
+  EXPECT_NE(tracker.Chosen(), std::pair(uint64_t{20}, proto::Restore::TIER_MEMORY));
+}
+
+// A memory has room for two steps, also if one of them serves ranks of another layout.
+TEST(SnapshotTracker, APieceThatNewerSnapshotsHaveReplacedIsNotOffered) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.SealAll(20);
+  tracker.Place({kA, kB, kC});
+  tracker.snapshots.ChangeRanks(2);
+  tracker.Begin(2);
+  ASSERT_EQ(tracker.snapshots.restore().tier(), proto::Restore::TIER_PIECES);
+  tracker.snapshots.Seal(tracker.View(), 0, 30);
+  EXPECT_THAT(tracker.snapshots.spreads().at(20).places.at(0), SizeIs(1));
+  EXPECT_THAT(tracker.snapshots.spreads().at(10).places.at(0), IsEmpty());
+  EXPECT_THAT(tracker.snapshots.spreads().at(10).places.at(1), SizeIs(1));
+}
+
+TEST(SnapshotTracker, ALostNodeThatIsReplacedHasNothingAndIsToReleaseItsMemory) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.nodes.Lose(kB);
+  tracker.snapshots.LosePlace(1);
+  tracker.Place({kA, kC});
+  ASSERT_TRUE(tracker.snapshots.HasLeft(kB));
+  EXPECT_EQ(tracker.snapshots.left().at(kB).sealed.newest(), 0u);
+  EXPECT_FALSE(tracker.snapshots.SomeLeftAlive(tracker.nodes));
+}
+
+// Workers that have no step left to do seal the restored state again, in the slot of the earlier
+// seal.
+TEST(SnapshotTracker, TheRestoredStepIsOfTheAttemptThatSealsItAgain) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.Begin(2);
+  ASSERT_EQ(tracker.snapshots.AttemptOfComplete(10), 1u);
+  EXPECT_FALSE(tracker.snapshots.Seal(tracker.View(), 0, 10));
+  EXPECT_FALSE(tracker.snapshots.Seal(tracker.View(), 0, 10)) << "a repeated report counts once";
+  EXPECT_FALSE(tracker.snapshots.AttemptOfComplete(10).has_value()) << "it is of two attempts";
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_MEMORY));
+  EXPECT_TRUE(tracker.snapshots.Seal(tracker.View(), 1, 10));
+  tracker.snapshots.Complete(10, 2);
+  EXPECT_EQ(tracker.snapshots.AttemptOfComplete(10), 2u);
+  EXPECT_TRUE(tracker.snapshots.IsSealedAgain(1, 10));
+  EXPECT_FALSE(tracker.snapshots.IsSealedAgain(2, 10));
+}
+
+TEST(SnapshotTracker, AStepThatOnlyOnePlaceHasSealedAgainIsOfNoAttempt) {
+  Tracker tracker;
+  tracker.SealAll(10);
+  tracker.Begin(2);
+  tracker.snapshots.Seal(tracker.View(), 0, 10);
+  tracker.Begin(3);
+  EXPECT_EQ(tracker.snapshots.restore().step(), 10u);
+  EXPECT_FALSE(tracker.snapshots.AttemptOfComplete(10).has_value());
 }
 
 TEST(SnapshotTracker, ANodeThatTheJobLeavesKeepsItsMemoryForItsReturn) {
