@@ -32,8 +32,8 @@ TEST(TensorBoardRecords, AreThoseOfTensorBoardItself) {
   EXPECT_EQ(Hex(RestartRecord(Second(2), 301)),
             "100000000000000095fbfe1809000000000000004010ad023a0208013264e72b");
   EXPECT_EQ(Hex(ScalarsRecord(Second(2.25), 7, {{"loss/training", 3.5}, {"goodput", 0.5}})),
-            "33000000000000000ca7205609000000000000024010072a260a140a0d6c6f73732f747261696e696e67150000"
-            "60400a0e0a07676f6f64707574150000003ffe5f5a83");
+            "33000000000000000ca7205609000000000000024010072a260a140a0d6c6f73732f747261696e696e67"
+            "15000060400a0e0a07676f6f64707574150000003ffe5f5a83");
 }
 
 proto::Notification Step(int64_t seconds, uint64_t step, double loss) {
