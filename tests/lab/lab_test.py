@@ -18,7 +18,7 @@ import cluster
 import network
 
 MISSING = network.why_not()
-STEPS = 240
+STEPS = 400  # the last fault comes before the end on a fast machine as well
 OVER = ("succeeded", "failed", "stopped")
 # Two workers on two hosts, which send each other 256 KiB in each step.
 EXCHANGE = """

@@ -2,7 +2,7 @@
 //
 // A file is a sequence of TFRecords: the length of the data (8 bytes, little-endian), its checksum,
 // the data, its checksum. A checksum is a CRC-32C, rotated by 15 bits, plus 0xa282ead8 (4 bytes).
-// The data is a message `Event` (event.proto of TensorFlow), of which these fields are
+// The data is a message `Event` of TensorFlow, of which these fields are
 // used: wall_time 1 (double), step 2 (int64), file_version 3 (string), summary 5, session_log 7;
 // of Summary: value 1; of Value: tag 1 (string), simple_value 2 (float); of SessionLog: status 1
 // (START is 1).
