@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/check.h"
@@ -14,7 +15,8 @@
 namespace longhaul::io {
 namespace {
 
-constexpr const char* kVariable = "LONGHAUL_LOG";
+constexpr const char* kLevelVariable = "LONGHAUL_LOG";
+constexpr const char* kFormatVariable = "LONGHAUL_LOG_FORMAT";
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
@@ -32,24 +34,62 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-std::unique_ptr<spdlog::formatter> MakeFormatter() {
+// A message as a JSON object. Bytes that are no UTF-8 are replaced.
+class JsonFormatter : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
+    spdlog::memory_buf_t time;
+    time_.format(message, time);
+    const nlohmann::ordered_json object = {{"time", Text(time)},
+                                           {"level", Text(to_string_view(message.level))},
+                                           {"component", Text(message.logger_name)},
+                                           {"text", Text(message.payload)}};
+    const std::string text =
+        object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>();
+  }
+
+ private:
+  template <typename Buffer>
+  static std::string Text(const Buffer& buffer) {
+    return {buffer.data(), buffer.size()};
+  }
+
+  spdlog::pattern_formatter time_{"%Y-%m-%dT%H:%M:%S.%eZ", spdlog::pattern_time_type::utc, ""};
+};
+
+std::unique_ptr<spdlog::formatter> MakeFormatter(LogFormat format) {
+  if (format == LogFormat::kJson) return std::make_unique<JsonFormatter>();
   return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %l %n: %v",
                                                      spdlog::pattern_time_type::utc, "\n");
 }
 
+// Takes a variable of the environment that is set and not empty; warns of a value that is wrong.
+template <typename Value, typename Take>
+void TakeVariable(const char* variable, Result<Value> (*parse)(std::string_view),
+                  spdlog::sinks::stderr_sink_mt& sink, Take take) {
+  const char* word = std::getenv(variable);
+  if (word == nullptr || *word == '\0') return;
+  const Result<Value> value = parse(word);
+  if (value.ok()) {
+    take(*value);
+  } else {
+    const std::string text = std::string(variable) + ": " + value.status().message();
+    sink.log({"log", spdlog::level::warn, text});
+  }
+}
+
 std::shared_ptr<spdlog::sinks::stderr_sink_mt> MakeSink() {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  sink->set_formatter(MakeFormatter());
+  sink->set_formatter(MakeFormatter(LogFormat::kText));
   sink->set_level(spdlog::level::info);
-  const char* word = std::getenv(kVariable);
-  if (word == nullptr || *word == '\0') return sink;
-  const Result<LogLevel> level = ParseLogLevel(word);
-  if (level.ok()) {
-    sink->set_level(ToSpdlog(*level));
-  } else {
-    const std::string text = std::string(kVariable) + ": " + level.status().message();
-    sink->log({"log", spdlog::level::warn, text});
-  }
+  TakeVariable(kFormatVariable, ParseLogFormat, *sink,
+               [&](LogFormat format) { sink->set_formatter(MakeFormatter(format)); });
+  TakeVariable(kLevelVariable, ParseLogLevel, *sink,
+               [&](LogLevel level) { sink->set_level(ToSpdlog(level)); });
   return sink;
 }
 
@@ -60,6 +100,12 @@ spdlog::sinks::stderr_sink_mt& Sink() {
 }
 
 }  // namespace
+
+Result<LogFormat> ParseLogFormat(std::string_view word) {
+  if (word == "text") return LogFormat::kText;
+  if (word == "json") return LogFormat::kJson;
+  return InvalidArgument("unknown log format " + Printable(word) + ", expected text or json");
+}
 
 Result<LogLevel> ParseLogLevel(std::string_view word) {
   if (word == "debug") return LogLevel::kDebug;
@@ -81,18 +127,18 @@ void Log(LogLevel level, std::string_view component, std::string_view text) {
             spdlog::string_view_t(text.data(), text.size())});
 }
 
-std::string LogLine(Instant now, LogLevel level, std::string_view component,
+std::string LogLine(LogFormat format, Instant now, LogLevel level, std::string_view component,
                     std::string_view text) {
   const auto time = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(
           std::chrono::nanoseconds(ToNanoseconds(now))));
   spdlog::memory_buf_t line;
-  MakeFormatter()->format({time,
-                           {},
-                           spdlog::string_view_t(component.data(), component.size()),
-                           ToSpdlog(level),
-                           spdlog::string_view_t(text.data(), text.size())},
-                          line);
+  MakeFormatter(format)->format({time,
+                                 {},
+                                 spdlog::string_view_t(component.data(), component.size()),
+                                 ToSpdlog(level),
+                                 spdlog::string_view_t(text.data(), text.size())},
+                                line);
   return {line.data(), line.size()};
 }
 

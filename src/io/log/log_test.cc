@@ -20,8 +20,15 @@ class Captured {
 
 TEST(Log, WritesTimeLevelComponentAndText) {
   const Instant now = Instant() + std::chrono::milliseconds(1'700'000'000'042);
-  EXPECT_EQ(LogLine(now, LogLevel::kWarning, "agent.node-1", "100 % {} of %v"),
+  EXPECT_EQ(LogLine(LogFormat::kText, now, LogLevel::kWarning, "agent.node-1", "100 % {} of %v"),
             "2023-11-14T22:13:20.042Z warning agent.node-1: 100 % {} of %v\n");
+}
+
+TEST(Log, WritesAnObjectIfJsonIsAskedFor) {
+  const Instant now = Instant() + std::chrono::milliseconds(1'700'000'000'042);
+  EXPECT_EQ(LogLine(LogFormat::kJson, now, LogLevel::kError, "agent.node-1", "a \"b\\\" \xff"),
+            "{\"time\":\"2023-11-14T22:13:20.042Z\",\"level\":\"error\","
+            "\"component\":\"agent.node-1\",\"text\":\"a \\\"b\\\\\\\" \xef\xbf\xbd\"}\n");
 }
 
 TEST(Log, WritesALineToStandardError) {
@@ -43,6 +50,25 @@ TEST(Log, LeavesOutWhatIsBelowTheLevel) {
   LogDebug("controller", "left out as well");
   const std::string text = captured.Text();
   EXPECT_THAT(text, MatchesRegex("[^\n]* error controller: written\n")) << text;
+}
+
+TEST(LogDeathTest, TakesTheFormatFromTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("LONGHAUL_LOG_FORMAT", "json", 1);
+        LogInfo("controller", "seen");
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "\"component\":\"controller\",\"text\":\"seen\"}");
+  EXPECT_EXIT(
+      {
+        setenv("LONGHAUL_LOG_FORMAT", "xml", 1);
+        LogInfo("controller", "seen");
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0),
+      "LONGHAUL_LOG_FORMAT: unknown log format .*xml.*, expected text or json");
 }
 
 // In a process of its own, because the variable is read once.
