@@ -144,7 +144,11 @@ export class MadeUpServer {
   faults = {1: faultView(1)};  // by number; others are not found
   runs = undefined;  // else those of the view
   answer = "good";   // "hang", "fail", "closed"
+  session = {name: "alice", role: "view"};
+  // The answer to each act: (path, body) => [status, body]; undefined: none, ever.
+  takeAct = () => [403, {error: {code: "permission_denied", message: "it needs another role"}}];
   requests = [];     // {url, lastEventId}
+  acts = [];         // {path, body}
   streams = new Set();
 
   async start() {
@@ -178,6 +182,8 @@ export class MadeUpServer {
     if (this.answer === "closed") {
       return this.json(response, {error: {code: "unauthenticated", message: "it is over"}}, 401);
     }
+    if (request.method === "POST") return void this.act(request, response, path);
+    if (path === "/v1/page/session") return this.json(response, this.session);
     if (path === "/v1/view/runs") {
       const runs = this.runs ?? [this.view.run];
       return this.json(response, {runs, total: runs.length});
@@ -200,6 +206,15 @@ export class MadeUpServer {
     this.streams.add(response);
     response.on("close", () => this.streams.delete(response));
     return undefined;
+  }
+
+  async act(request, response, path) {
+    let text = "";
+    for await (const part of request) text += part;
+    const body = JSON.parse(text);
+    this.acts.push({path, body});
+    const answer = this.takeAct(path, body);
+    if (answer !== undefined) this.json(response, answer[1], answer[0]);
   }
 
   send(id, kind, data = {}) {

@@ -11,41 +11,17 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import unittest
 
-import web_environment
+import page_scripts
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import local_run  # noqa: E402
+import local_run
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 6_000  # more than the browser looks at
 FAULT = "kill worker 1 at step 205"  # five steps after a snapshot
 
 
-def place_scripts(packages):
-    """The scripts import packages, so they must lie beside node_modules."""
-    for name in os.listdir(HERE):
-        if name.endswith(".mjs"):
-            shutil.copy(f"{HERE}/{name}", packages)
-
-
-class Page(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.chromium = web_environment.require_chromium()
-        cls.packages = web_environment.packages(sys.argv_folder)
-        place_scripts(cls.packages)
-
-    def node(self, *command, timeout):
-        return subprocess.run(
-            ["node", *command], cwd=self.packages, capture_output=True, text=True, timeout=timeout,
-            env={**os.environ, "PAGE_CHROMIUM": self.chromium,
-                 "PAGE_SCREENSHOTS": os.environ.get("LONGHAUL_TEST_SCREENSHOTS", ""),
-                 "PAGE_DIST": f"{web_environment.WEB}/dist"})
-
+class Page(page_scripts.PageTest):
     def test_the_states_of_the_page(self):
         tested = self.node("--test", "states_test.mjs", timeout=400)
         self.assertEqual(tested.returncode, 0, tested.stdout[-6_000:] + tested.stderr[-2_000:])
@@ -72,7 +48,7 @@ class Page(unittest.TestCase):
         self.assertEqual(len(seen["panels"]), 7)
 
     def test_a_run_is_followed_to_its_end(self):
-        lab = local_run.Lab(sys.argv_programs)
+        lab = local_run.Lab(self.programs)
         try:
             run = lab.start("end", "--set", "train.steps=1000", "--inject", FAULT)
             address = self.address_of(run)
@@ -135,7 +111,7 @@ class Page(unittest.TestCase):
             file.write(json.dumps({"at_ns": 1, "job_id": each["job_id"], "reshaped": {}}) + "\n")
             file.write(json.dumps(each)[:30])
         made = subprocess.run(
-            [sys.argv_programs[0], "explain", folder, "--html", f"{folder}/page.html"],
+            [self.programs[0], "explain", folder, "--html", f"{folder}/page.html"],
             capture_output=True, text=True, timeout=60)
         self.assertEqual(made.returncode, 0, made.stderr)
         seen = self.open_report(f"{folder}/page.html")
@@ -147,7 +123,7 @@ class Page(unittest.TestCase):
         self.assertIn(bad, seen["fault"]["fault"]["text"])
 
     def follow(self, folder):
-        lab = local_run.Lab(sys.argv_programs)
+        lab = local_run.Lab(self.programs)
         try:
             run = lab.start("page", "--set", f"train.steps={STEPS}", "--inject", FAULT)
             address = self.address_of(run)
@@ -159,7 +135,7 @@ class Page(unittest.TestCase):
             self.assertNotIn(secret, json.dumps(lab.notifications("page")), "in events.jsonl")
             seen = json.loads(followed.stdout)
             explained = subprocess.run(
-                [sys.argv_programs[0], "explain", f"{lab.folder}/runs/page", "--fault", "1", "--json"],
+                [self.programs[0], "explain", f"{lab.folder}/runs/page", "--fault", "1", "--json"],
                 capture_output=True, text=True, timeout=60)
             self.assertEqual(explained.returncode, 0, explained.stderr)
             seen["explained"] = json.loads(explained.stdout)["faults"][0]
@@ -238,6 +214,4 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.argv_folder = os.path.abspath(sys.argv[1])
-    sys.argv_programs = [os.path.abspath(program) for program in sys.argv[2:4]]
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    page_scripts.main()

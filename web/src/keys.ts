@@ -1,6 +1,8 @@
-// The keyboard. No key changes anything on the cluster.
+// The keyboard. No key acts on the cluster, and none works while a dialog asks about an act.
 import {signal} from "@preact/signals";
 
+import {act as shownAct} from "./act";
+import {copyText} from "./clipboard";
 import {faultNumber, neighbour} from "./fault_store";
 import {shellWord} from "./format";
 import * as store from "./store";
@@ -36,13 +38,7 @@ export function explainCommand(): string {
 export async function copyCommand() {
   const command = explainCommand();
   if (command === "") return;
-  try {
-    await navigator.clipboard.writeText(command);
-    copied.value = "Copied.";
-  } catch {
-    copied.value = "The browser refused to copy: select the command.";
-  }
-  setTimeout(() => (copied.value = ""), 4_000);
+  await copyText(command, copied);
 }
 
 // Zooms around the end of what is shown, where a running job changes.
@@ -123,6 +119,7 @@ function actOnView(key: string): boolean {
 export function listenToKeys() {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (shownAct.value !== null) return;
     const target = event.target as HTMLElement;
     if (target.matches("input, select, textarea")) return;
     if (actOnView(event.key) || act(event.key)) event.preventDefault();

@@ -5,6 +5,7 @@ import {announceChanges} from "./announce";
 import {readFrozen} from "./frozen";
 import {listenToKeys} from "./keys";
 import {Page} from "./page";
+import {loadSession} from "./session";
 import * as store from "./store";
 import {keepAddress, showAddressed} from "./views";
 
@@ -23,6 +24,7 @@ async function start() {
   } else {
     store.freeze(report);
   }
+  if (report === null) void loadSession();
   showAddressed();
   keepAddress();
   addEventListener("hashchange", showAddressed);

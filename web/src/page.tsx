@@ -1,3 +1,4 @@
+import {ActDialog} from "./act_dialog";
 import {announcement} from "./announce";
 import {age, dayAndMinute, foreign, words} from "./format";
 import {readLicences} from "./frozen";
@@ -167,6 +168,7 @@ export function Page() {
           : store.shown.value === "fault" ? <FaultPanels /> : <ClusterViewPanels />}
       </main>
       <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
+      <ActDialog />
       <footer><Licences /></footer>
     </>
   );

@@ -168,6 +168,12 @@ function openStream(id: string) {
   });
 }
 
+// Requests the view of the run at once, for what depends on the present.
+export async function lookAgain() {
+  clearTimeout(timer);
+  await refresh();
+}
+
 export async function restart() {
   stop();
   draft = null;

@@ -121,7 +121,7 @@ bool CoreLoop::Post(std::function<void(const runtime::Controller&)> look) {
   return Enqueue(std::move(item));
 }
 
-Status CoreLoop::Apply(proto::Event event) {
+Status CoreLoop::Apply(proto::Event event, Condition condition) {
   const Status health = Health();
   if (!health.ok()) return Unavailable("the controller accepts no change now: " + health.message());
   // Shared with the loop: the answer may come after we have given up waiting.
@@ -129,6 +129,7 @@ Status CoreLoop::Apply(proto::Event event) {
   std::future<Status> future = answer->get_future();
   Item item;
   item.event = std::move(event);
+  item.condition = std::move(condition);
   item.event.set_at_ns(ToNanoseconds(io::Now()));
   item.done = [answer](const Status& status) { answer->set_value(status); };
   if (!Enqueue(std::move(item))) return Unavailable("the controller is overloaded or stopping");
@@ -216,16 +217,23 @@ void CoreLoop::Process(std::deque<Item> items, bool tick_due) {
   if (outcome.kill_controller && options_.kill_controller) options_.kill_controller();
 }
 
+// What the core refuses is not logged.
+Status CoreLoop::RefusalOf(const Item& item) const {
+  const proto::Event& event = item.event;
+  if (item.condition) RETURN_IF_ERROR(item.condition(core_));
+  if (event.has_job_submitted()) return core_.CheckSubmission(event.job_submitted().job());
+  if (event.has_jobs_submitted()) return core_.CheckSubmission(event.jobs_submitted());
+  if (event.has_changes_asked()) return core_.CheckChanges(event.changes_asked());
+  return {};
+}
+
 void CoreLoop::StepOne(Item& item, Outcome& outcome) {
   proto::Event& event = item.event;
   const NodeId node(event.node());
   // What an agent sent again is acknowledged again, but not logged again.
   const bool repeated = event.sequence() > 0 &&
                         event.sequence() <= core_.AcknowledgedSequence(node, event.incarnation());
-  Status refused;
-  if (event.has_job_submitted()) refused = core_.CheckSubmission(event.job_submitted().job());
-  if (event.has_jobs_submitted()) refused = core_.CheckSubmission(event.jobs_submitted());
-  if (event.has_changes_asked()) refused = core_.CheckChanges(event.changes_asked());
+  const Status refused = RefusalOf(item);
   if (refused.ok() && !repeated) Record(event, outcome);
   if (event.sequence() > 0) {
     outcome.acknowledged[node] = {event.incarnation(),

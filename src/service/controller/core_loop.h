@@ -15,12 +15,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -72,6 +74,7 @@ class CoreLoop {
  public:
   static constexpr size_t kLongestQueue = 1 << 18;  // beyond, events are refused
   static constexpr size_t kLargestBatch = 1024;
+  static constexpr Duration kLongestRead = std::chrono::seconds(10);
 
   // Replays the log into the core. Requires that `log` and `feed` outlive this.
   static Result<std::unique_ptr<CoreLoop>> Create(const CoreLoopOptions& options, EventLog& log,
@@ -92,12 +95,32 @@ class CoreLoop {
   // dropped. Returns false, and calls nothing, when the queue is full or the loop has stopped.
   bool Push(proto::Event event, std::function<void()> taken);
 
+  // Called with the core on the loop's thread right before an event is handled.
+  using Condition = std::function<Status(const runtime::Controller&)>;
+
   // Handles an event of the controller itself; returns once it is logged. A submission or a change
-  // that the core refuses is not logged.
-  Status Apply(proto::Event event);
+  // that the core refuses is not logged, and neither is an event whose condition returns an error,
+  // which is returned. An empty condition holds.
+  Status Apply(proto::Event event, Condition condition = {});
 
   // Runs `look` on the loop's thread once the core's whole state is logged.
   bool Post(std::function<void(const runtime::Controller&)> look);
+
+  // Returns what `look` returns for a core whose every event is logged and in the feed. `look` is
+  // called on the loop's thread, perhaps after this has returned kUnavailable: it must own what it
+  // uses.
+  template <typename Look>
+  auto ReadLogged(Look look) -> Result<std::invoke_result_t<Look, const runtime::Controller&>> {
+    using Answer = std::invoke_result_t<Look, const runtime::Controller&>;
+    auto answer = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> future = answer->get_future();
+    const bool taken =
+        Post([answer, look](const runtime::Controller& core) { answer->set_value(look(core)); });
+    if (!taken || future.wait_for(kLongestRead) != std::future_status::ready) {
+      return Unavailable("the controller is overloaded or stopping: try again");
+    }
+    return future.get();
+  }
 
   // Calls `look` with the core at once, on this thread. The core may be one batch ahead of the log.
   template <typename Look>
@@ -113,6 +136,7 @@ class CoreLoop {
  private:
   struct Item {
     proto::Event event;
+    Condition condition;
     std::function<void()> taken;
     std::function<void(const Status&)> done;
     std::function<void(const runtime::Controller&)> look;
@@ -134,6 +158,7 @@ class CoreLoop {
   bool Enqueue(Item item);
   std::deque<Item> TakeBatch(bool& tick_due);
   void Process(std::deque<Item> items, bool tick_due);
+  Status RefusalOf(const Item& item) const;
   void StepOne(Item& item, Outcome& outcome);
   void Tick(Outcome& outcome);
   void Record(const proto::Event& event, Outcome& outcome);

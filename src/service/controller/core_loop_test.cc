@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/clock.h"
@@ -213,6 +214,37 @@ TEST_F(CoreLoopTest, WhoWaitsWhenItStopsIsAnswered) {
   loop_->Stop();
   for (auto& answer : answers) EXPECT_EQ(answer.get().code(), Code::kUnavailable);
   EXPECT_FALSE(loop_->Push(EventOf("node-1", 1), nullptr));
+}
+
+TEST_F(CoreLoopTest, HandlesAnEventOnlyIfItsConditionHolds) {
+  loop_->Start(port_);
+  const auto exists = [](const runtime::Controller& core) {
+    return core.JobStatus(JobId("one"), io::Now()).has_value();
+  };
+  const auto refuse = [](const runtime::Controller&) { return Aborted("it has changed"); };
+  EXPECT_EQ(loop_->Apply(Submission("one"), refuse).code(), Code::kAborted);
+  EXPECT_FALSE(loop_->Read(exists));
+  const auto is_new = [&](const runtime::Controller& core) {
+    return exists(core) ? Aborted("called after the event") : Status();
+  };
+  EXPECT_EQ(loop_->Apply(Submission("one"), is_new), Status());
+  EXPECT_TRUE(loop_->Read(exists));
+}
+
+TEST_F(CoreLoopTest, ReadsACoreWhoseEveryEventIsInTheFeed) {
+  loop_->Start(port_);
+  for (int i = 0; i < 20; ++i) {
+    const JobId id("job-" + std::to_string(i));
+    ASSERT_TRUE(loop_->Push(Submission(id.value()), nullptr));
+    const auto read = loop_->ReadLogged([&](const runtime::Controller& core) {
+      const auto batch = feed_->After(0, id, 10);
+      return std::pair(core.JobStatus(id, io::Now()).has_value(),
+                       batch.ok() ? batch->notifications.size() : 0);
+    });
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->first);
+    EXPECT_GT(read->second, 0u);
+  }
 }
 
 }  // namespace

@@ -11,34 +11,34 @@
 namespace longhaul::service {
 namespace {
 
-Status OpenSslError(const char* what) {
+Status TlsError(const char* what) {
   std::array<char, 256> reason{};
   ERR_error_string_n(ERR_get_error(), reason.data(), reason.size());
   ERR_clear_error();
   return InvalidArgument(std::string(what) + ": " + reason.data());
 }
 
-struct FreeBio {
+struct FreeServedText {
   void operator()(BIO* bio) const { BIO_free_all(bio); }
 };
-using Bio = std::unique_ptr<BIO, FreeBio>;
+using ServedText = std::unique_ptr<BIO, FreeServedText>;
 
-Bio ReadFrom(const std::string& text) {
-  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+ServedText OpenServedText(const std::string& text) {
+  return ServedText(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
 // OpenSSL would otherwise read a password from the terminal.
-int NoPassword(char*, int, int, void*) { return 0; }
+int EmptyPassword(char*, int, int, void*) { return 0; }
 
 // Uses the first certificate and sends the ones after it along.
 bool UseCertificates(SSL_CTX* context, const std::string& text) {
-  const Bio bio = ReadFrom(text);
-  X509* own = PEM_read_bio_X509(bio.get(), nullptr, NoPassword, nullptr);
+  const ServedText bio = OpenServedText(text);
+  X509* own = PEM_read_bio_X509(bio.get(), nullptr, EmptyPassword, nullptr);
   if (own == nullptr) return false;
   const bool used = SSL_CTX_use_certificate(context, own) == 1;
   X509_free(own);
   if (!used) return false;
-  while (X509* above = PEM_read_bio_X509(bio.get(), nullptr, NoPassword, nullptr)) {
+  while (X509* above = PEM_read_bio_X509(bio.get(), nullptr, EmptyPassword, nullptr)) {
     if (SSL_CTX_add0_chain_cert(context, above) != 1) {
       X509_free(above);
       return false;
@@ -49,7 +49,8 @@ bool UseCertificates(SSL_CTX* context, const std::string& text) {
 }
 
 bool UseKey(SSL_CTX* context, const std::string& text) {
-  EVP_PKEY* key = PEM_read_bio_PrivateKey(ReadFrom(text).get(), nullptr, NoPassword, nullptr);
+  EVP_PKEY* key =
+      PEM_read_bio_PrivateKey(OpenServedText(text).get(), nullptr, EmptyPassword, nullptr);
   if (key == nullptr) return false;
   const bool used = SSL_CTX_use_PrivateKey(context, key) == 1;
   EVP_PKEY_free(key);
@@ -64,7 +65,7 @@ Result<std::unique_ptr<TlsServerContext>> TlsServerContext::Create(const std::st
   std::unique_ptr<TlsServerContext> made(new TlsServerContext(SSL_CTX_new(TLS_server_method())));
   SSL_CTX* const context = made->get();
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
-    return OpenSslError("TLS is not available");
+    return TlsError("TLS is not available");
   }
   // Renegotiation and compression have had attacks, and both are unused. Without tickets and a
   // cache no session state outlives its connection.
@@ -74,8 +75,8 @@ Result<std::unique_ptr<TlsServerContext>> TlsServerContext::Create(const std::st
   // possibly from another address. Released buffers keep idle connections small.
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
-  if (!UseCertificates(context, certificate)) return OpenSslError("the certificate is not usable");
-  if (!UseKey(context, key)) return OpenSslError("the key is not usable");
+  if (!UseCertificates(context, certificate)) return TlsError("the certificate is not usable");
+  if (!UseKey(context, key)) return TlsError("the key is not usable");
   return made;
 }
 
@@ -85,7 +86,7 @@ Result<std::unique_ptr<TlsSession>> TlsSession::Create(const TlsServerContext& c
                                                        const io::Fd& socket) {
   std::unique_ptr<TlsSession> made(new TlsSession(SSL_new(context.get())));
   if (made->session_ == nullptr || SSL_set_fd(made->session_, socket.get()) != 1) {
-    return OpenSslError("cannot begin TLS");
+    return TlsError("cannot begin TLS");
   }
   SSL_set_accept_state(made->session_);
   return made;

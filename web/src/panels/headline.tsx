@@ -1,12 +1,15 @@
 // What a reader wants to know first: the progress, what a fault would lose, and the end.
 import type {ComponentChildren} from "preact";
 
+import {ask} from "../act";
+import {canStop, stopRun} from "../acts";
 import {
   count, dayAndClock, duration, foreign, number, percent, plural, UNKNOWN, words,
 } from "../format";
 import {Mark, toneOfRun} from "../mark";
 import {Panel} from "../panel";
 import type {RunView} from "../protocol";
+import {may} from "../session";
 import * as store from "../store";
 
 function Fact({name, id, children}: {name: string; id: string; children: ComponentChildren}) {
@@ -62,6 +65,11 @@ export function HeadlinePanel() {
         </dl>
       )}
       {view !== null && view.run.reason !== "" && <p><bdi>{foreign(view.run.reason)}</bdi></p>}
+      {view !== null && may("operate") && canStop(view) && (
+        <p class="acts">
+          <button type="button" id="stop" onClick={() => ask(stopRun(view))}>Stop…</button>
+        </p>
+      )}
     </Panel>
   );
 }

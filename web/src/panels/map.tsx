@@ -6,7 +6,9 @@ import {count, foreign, number, plural} from "../format";
 import {drawMap, toneOfCell} from "../map_draw";
 import {layOut, nodeAt, type MapLayout} from "../map_layout";
 import {Mark, toneOfNode, type Tone} from "../mark";
+import {NodeAct} from "../node_act";
 import {Panel} from "../panel";
+import {may} from "../session";
 import {themeVersion} from "../theme";
 
 const MOST_LISTED = 100;
@@ -52,11 +54,25 @@ const MOVES: Record<string, (node: number, across: number) => number> = {
   ArrowUp: (node, across) => node - across,
 };
 
+// The node that the reader may act on. Moving the pointer does not change it.
+function Chosen({nodes, name}: {nodes: NodeColumns; name: string}) {
+  if (!may("administer")) return null;
+  const node = nodes.name.indexOf(name);
+  if (node < 0) return <p class="soft">Click on a node, or press Enter, to act on it.</p>;
+  return (
+    <p id="chosen" class="acts">
+      <bdi>{describe(nodes, node)}</bdi>{" "}
+      <NodeAct node={name} condition={conditionOf(nodes, node)} />
+    </p>
+  );
+}
+
 function NodeMap({nodes}: {nodes: NodeColumns}) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const layout = useRef<MapLayout | null>(null);
   const [width, setWidth] = useState(0);
   const [cursor, setCursor] = useState(-1);
+  const [chosen, setChosen] = useState("");
   const theme = themeVersion.value;
   useEffect(() => {
     const element = canvas.current!;
@@ -71,7 +87,11 @@ function NodeMap({nodes}: {nodes: NodeColumns}) {
     element.style.height = `${layout.current.height}px`;
     drawMap(element, nodes, layout.current, cursor);
   }, [nodes, width, cursor, theme]);
+  const choose = (node: number) => {
+    if (may("administer") && node >= 0) setChosen(nodes.name[node] ?? "");
+  };
   const move = (event: KeyboardEvent) => {
+    if (event.key === "Enter") return choose(cursor);
     const next = MOVES[event.key]?.(cursor, 10);
     if (next === undefined) return;
     event.preventDefault();
@@ -81,13 +101,14 @@ function NodeMap({nodes}: {nodes: NodeColumns}) {
     <>
       <div class="map-holder" tabIndex={0} role="group" onKeyDown={move}
         aria-label={`Map of ${plural(nodes.name.length, "node")}: ${conditions(nodes)}. ` +
-          "Use the arrow keys to read nodes."}>
+          `Use the arrow keys to read nodes${may("administer") ? ", Enter to choose one" : ""}.`}>
         <canvas class="map" ref={canvas} onMouseMove={(event) => {
           if (layout.current === null) return;
           setCursor(nodeAt(layout.current, event.offsetX, event.offsetY));
-        }} />
+        }} onClick={() => choose(cursor)} />
       </div>
       <p class="cursor" role="status"><bdi>{describe(nodes, cursor) || "\u00a0"}</bdi></p>
+      <Chosen nodes={nodes} name={chosen} />
     </>
   );
 }
@@ -144,7 +165,8 @@ function NotReady({nodes}: {nodes: NodeColumns}) {
       <h3>Nodes that are not ready</h3>
       <div class="scroll" tabIndex={0} role="group" aria-label="Nodes that are not ready">
         <table id="not-ready">
-          <thead><tr><th>Node</th><th>Condition</th><th>Place</th></tr></thead>
+          <thead><tr><th>Node</th><th>Condition</th><th>Place</th>
+            {may("administer") && <th>Act</th>}</tr></thead>
           <tbody>
             {all.slice(0, MOST_LISTED).map((node) => (
               <tr key={nodes.name[node]} tabIndex={0}>
@@ -152,6 +174,9 @@ function NotReady({nodes}: {nodes: NodeColumns}) {
                 <td><Mark tone={toneOfNode(conditionOf(nodes, node))}
                   word={foreign(conditionOf(nodes, node))} /></td>
                 <td><bdi>{foreign(nodes.places[nodes.place[node]!]!) || "no place"}</bdi></td>
+                {may("administer") && (
+                  <td><NodeAct node={nodes.name[node]!} condition={conditionOf(nodes, node)} /></td>
+                )}
               </tr>
             ))}
           </tbody>

@@ -1,7 +1,9 @@
 import {count, foreign, number, shellWord} from "../format";
 import {Mark, toneOfNode} from "../mark";
+import {NodeAct} from "../node_act";
 import {Panel} from "../panel";
 import type {Node} from "../protocol";
+import {may} from "../session";
 import * as store from "../store";
 
 function ranksOf(node: Node): string {
@@ -17,6 +19,7 @@ function Row({node}: {node: Node}) {
       <td class="number">{ranksOf(node)}</td>
       <td class="number">{number(node.health, 2)}</td>
       <td><bdi>{node.last_fault === "" ? "none" : foreign(node.last_fault)}</bdi></td>
+      {may("administer") && <td><NodeAct node={node.name} condition={node.condition} /></td>}
     </tr>
   );
 }
@@ -35,7 +38,8 @@ export function NodesPanel() {
           <div class="scroll" tabIndex={0} role="group" aria-label="Nodes of the run">
             <table>
               <thead><tr><th>Node</th><th>Condition</th><th class="number">Ranks</th>
-                <th class="number">Health</th><th>Last fault of the node</th></tr></thead>
+                <th class="number">Health</th><th>Last fault of the node</th>
+                {may("administer") && <th>Act</th>}</tr></thead>
               <tbody>{view.nodes.map((node) => <Row key={node.name} node={node} />)}</tbody>
             </table>
           </div>

@@ -103,4 +103,8 @@ ApiResponse PageRoutes::OpenSession(const ApiRequest& request) const {
   return response;
 }
 
+ApiResponse PageRoutes::Session(const ApiRequest& request) const {
+  return JsonResponse({{"name", request.caller.name}, {"role", NameOf(request.caller.role)}});
+}
+
 }  // namespace longhaul::service

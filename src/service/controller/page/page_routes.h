@@ -26,6 +26,9 @@ class PageRoutes {
   // Uses up the link in the header Longhaul-Page-Link, and sets the cookie of a session.
   ApiResponse OpenSession(const ApiRequest& request) const;
 
+  // Returns the name and the role of the caller, so that the page offers only what it may do.
+  ApiResponse Session(const ApiRequest& request) const;
+
  private:
   PageAccess& access_;
 };

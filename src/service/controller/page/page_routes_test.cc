@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <fstream>
+
 #include "io/clock.h"
 #include "service/controller/page/page_files.h"
 #include "service/controller/rest/rest_fixture.h"
@@ -161,6 +163,55 @@ TEST_F(PageTest, OpensNoSessionForAForgedOriginOrHost) {
   }
   EXPECT_EQ(Open(link, {{"Host", "evil.example"}}).first, 403);
   EXPECT_EQ(Open(link).first, 201) << "a refused request does not use the link up";
+}
+
+TEST_F(PageTest, NamesTheCallerAndTheRoleOfASession) {
+  const auto session = [&](const std::string& cookie) {
+    return nlohmann::json::parse(browser_->Get("/v1/page/session", {{"Cookie", cookie}})->body);
+  };
+  const auto made = Call("POST", "/v1/tokens", R"({"name": "alice", "role": "operate"})").second;
+  http_->set_bearer_token_auth(made["token"].get<std::string>());
+  const auto viewer = session(Open(MakeLink()).second);
+  EXPECT_EQ(viewer["name"], "alice");
+  EXPECT_EQ(viewer["role"], "view") << "the role of the link, not that of the token";
+  EXPECT_EQ(session(Open(MakeLink(R"({"role": "operate"})")).second)["role"], "operate");
+  EXPECT_EQ(browser_->Get("/v1/page/session")->status, 401);
+}
+
+// The acts that the page offers: each is refused to a session of a smaller role and to pages of
+// other origins, and the audit log names who has done it.
+TEST_F(PageTest, ActsByTheRoleOfTheSessionAndNamesTheActor) {
+  const auto made = Call("POST", "/v1/tokens", R"({"name": "bob", "role": "administer"})").second;
+  http_->set_bearer_token_auth(made["token"].get<std::string>());
+  const std::string viewer = Open(MakeLink()).second;
+  const std::string operates = Open(MakeLink(R"({"role": "operate"})")).second;
+  const std::string administers = Open(MakeLink(R"({"role": "administer"})")).second;
+  const auto post = [&](const std::string& path, const std::string& cookie,
+                        const std::string& origin, const std::string& site) {
+    const httplib::Headers headers = {
+        {"Cookie", cookie}, {"Origin", origin}, {"Sec-Fetch-Site", site}};
+    return browser_->Post(path, headers, "{}", "application/json")->status;
+  };
+  const std::string id = Submit();
+  for (const std::string act : {"cordon", "uncordon", "drain"}) {
+    const std::string path = "/v1/nodes/none/" + act;
+    EXPECT_EQ(post(path, viewer, origin_, "same-origin"), 403) << act;
+    EXPECT_EQ(post(path, operates, origin_, "same-origin"), 403) << act;
+    EXPECT_EQ(post(path, administers, "http://evil.example", "same-origin"), 403) << act;
+    EXPECT_EQ(post(path, administers, origin_, "same-site"), 403) << act;
+    EXPECT_EQ(post(path, administers, origin_, "same-origin"), 404) << "may act: " << act;
+  }
+  const std::string stop = "/v1/jobs/" + id + "/stop";
+  EXPECT_EQ(post(stop, viewer, origin_, "same-origin"), 403);
+  EXPECT_EQ(post(stop, operates, origin_, "cross-site"), 403);
+  EXPECT_EQ(post(stop, operates, origin_, "same-origin"), 200);
+  std::ifstream file(directory_ + "/audit.log");
+  nlohmann::json last;
+  for (std::string line; std::getline(file, line);) last = nlohmann::json::parse(line);
+  EXPECT_EQ(last["who"], "bob");
+  EXPECT_EQ(last["role"], "operate");
+  EXPECT_EQ(last["did"], "POST /v1/jobs/{id}/stop");
+  EXPECT_EQ(last["object"], id);
 }
 
 }  // namespace

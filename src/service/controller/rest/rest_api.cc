@@ -8,6 +8,7 @@
 #include "io/clock.h"
 #include "proto/json.h"
 #include "service/controller/metrics/metrics.h"
+#include "service/controller/rest/changes/stop_job.h"
 #include "service/controller/rest/find_job.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
@@ -151,6 +152,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"GET", "/v1/view/run/{id}", Role::kView, &RestApi::GetRunView},
       {"GET", "/v1/view/run/{id}/faults/{number}", Role::kView, &RestApi::GetFaultView},
       {"POST", "/v1/page/links", Role::kView, &RestApi::PostPageLink},
+      {"GET", "/v1/page/session", Role::kView, &RestApi::GetPageSession},
       {"POST", "/v1/page/session", std::nullopt, &RestApi::PostPageSession},
       {"GET", "/", std::nullopt, &RestApi::GetPageFile},
       {"GET", "/page.js", std::nullopt, &RestApi::GetPageFile},
@@ -346,19 +348,13 @@ ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parame
   return response;
 }
 
-// A job that is over is no error: a client may repeat a stop whose answer was lost.
 ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& parameters) const {
-  auto reason = ParseReason(request.body);
-  if (!reason.ok()) return ErrorResponse(reason.status());
+  const auto wanted = ParseStop(request.body);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
   const auto job = FindJob(loop_, parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
-  if (!runtime::IsTerminal(job->state())) {
-    proto::Event event;
-    event.mutable_job_stop_requested()->set_job_id(job->job().id());
-    event.mutable_job_stop_requested()->set_reason(reason->empty() ? "asked for" : *reason);
-    const Status accepted = loop_.Apply(std::move(event));
-    if (!accepted.ok()) return ErrorResponse(accepted);
-  }
+  const Status stopped = StopJob(loop_, feed_, *job, *wanted);
+  if (!stopped.ok()) return ErrorResponse(stopped);
   return GetJob(request, {job->job().id()});
 }
 
@@ -541,6 +537,10 @@ ApiResponse RestApi::GetPageFile(const ApiRequest& request, const Parameters&) c
 
 ApiResponse RestApi::PostPageLink(const ApiRequest& request, const Parameters&) const {
   return page_routes_.MakeLink(request);
+}
+
+ApiResponse RestApi::GetPageSession(const ApiRequest& request, const Parameters&) const {
+  return page_routes_.Session(request);
 }
 
 ApiResponse RestApi::PostPageSession(const ApiRequest& request, const Parameters&) const {

@@ -95,6 +95,7 @@ class RestApi {
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
   ApiResponse GetPageFile(const ApiRequest&, const Parameters&) const;
   ApiResponse PostPageLink(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetPageSession(const ApiRequest&, const Parameters&) const;
   ApiResponse PostPageSession(const ApiRequest&, const Parameters&) const;
   ApiResponse GetRunViews(const ApiRequest&, const Parameters&) const;
   ApiResponse GetClusterView(const ApiRequest&, const Parameters&) const;

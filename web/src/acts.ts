@@ -1,0 +1,93 @@
+// What the page can do to the cluster, with the words that the reader confirms.
+import type {Act} from "./act";
+import {followCluster} from "./cluster_store";
+import {count, duration, foreign, plural, shellWord, words} from "./format";
+import {isOver, type RunView} from "./protocol";
+import {request} from "./request";
+import * as store from "./store";
+import {lookAgain} from "./transport";
+
+const REASON = "requested on the web page";
+
+// Whether there is anything to stop.
+export function canStop(view: RunView): boolean {
+  return !isOver(view.run.state) && view.run.state !== "stopping";
+}
+
+// A job that ends keeps its newest snapshot: it is written before the job closes.
+function lossOfStop(view: RunView): string {
+  const loss = view.loss_now;
+  if (loss === null) {
+    return view.run.step === 0 ? "The run has done no step that could be lost."
+      : "It is not known how many steps a stop loses.";
+  }
+  const newest = loss.tier === "none" ? "there is no snapshot yet"
+    : `the newest snapshot is of step ${count(loss.step)} (${loss.tier})`;
+  if (loss.steps === 0) return `A stop loses no step: ${newest}.`;
+  return `A stop loses ${plural(loss.steps, "step")}, about ${duration(loss.seconds)} of work: ` +
+    `${newest}. A program that takes a snapshot when it receives SIGTERM loses none of them.`;
+}
+
+// The page's view of the run, which follows its steps, unless `seen` is newer.
+function presentOf(seen: RunView): RunView {
+  const shown = store.view.value;
+  if (shown === null || shown.run.id !== seen.run.id) return seen;
+  return BigInt(shown.as_of) >= BigInt(seen.as_of) ? shown : seen;
+}
+
+export function stopRun(seen: RunView): Act {
+  const {id, name} = seen.run;
+  const present = () => presentOf(seen);
+  return {
+    title: `Stop run ${foreign(id)}`,
+    verb: "Stop the run",
+    command: `longhaul stop ${shellWord(id)}`,
+    path: `/v1/jobs/${encodeURIComponent(id)}/stop`,
+    body: {reason: REASON, seen: seen.as_of},
+    word: name === "" ? id : name,
+    effects: () => [
+      `The run is ${words(present().run.state)} in attempt ${count(present().run.attempt)}, at ` +
+        `step ${count(present().run.step)}. A stop ends all of its workers.`,
+      lossOfStop(present()),
+    ],
+    answered: (job: {state: string}) => `The state of the run is now ${words(job.state)}.`,
+    again: async () => {
+      const view = await request<RunView>(`/v1/view/run/${encodeURIComponent(id)}?series=false`);
+      void lookAgain();
+      return canStop(view) ? stopRun(view)
+        : `There is nothing to stop: the state of the run is ${words(view.run.state)}.`;
+    },
+    after: () => void lookAgain(),
+  };
+}
+
+// The act that fits a node's condition; null: none does.
+export function nodeVerb(condition: string): "cordon" | "uncordon" | null {
+  if (condition === "absent") return null;
+  return /^(cordoned|draining|suspect|spare)/.test(condition) ? "uncordon" : "cordon";
+}
+
+const NODE_EFFECTS = {
+  cordon: "No new work is placed on the node. Its present jobs continue.",
+  uncordon: "New work may be placed on the node again.",
+};
+
+export function useNode(node: string, condition: string, verb: "cordon" | "uncordon"): Act {
+  const refresh = async () => {
+    if (store.shown.value === "cluster") followCluster();
+    else await lookAgain();
+  };
+  const title = `${verb === "cordon" ? "Cordon" : "Uncordon"} node ${foreign(node)}`;
+  return {
+    title,
+    verb: verb === "cordon" ? "Cordon" : "Uncordon",
+    command: `longhaul nodes ${verb} ${shellWord(node)}`,
+    path: `/v1/nodes/${encodeURIComponent(node)}/${verb}`,
+    body: {reason: REASON},
+    effects: () => [`The node is ${foreign(condition)}. ${NODE_EFFECTS[verb]}`],
+    answered: (answer: {condition: string}) => `The node is ${foreign(answer.condition)}.`,
+    // Both are idempotent, so the server refuses them only for reasons that it states.
+    again: async () => "The controller does not permit this now.",
+    after: () => void refresh(),
+  };
+}
