@@ -52,44 +52,40 @@ TEST(Log, LeavesOutWhatIsBelowTheLevel) {
   EXPECT_THAT(text, MatchesRegex("[^\n]* error controller: written\n")) << text;
 }
 
-TEST(LogDeathTest, TakesTheFormatFromTheEnvironment) {
+// Logs a line with this value of a variable, in a process of its own, because variables are read
+// once; what it writes must match.
+void ExpectWithVariable(const char* variable, const char* value, const char* written) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        setenv("LONGHAUL_LOG_FORMAT", "json", 1);
+        setenv(variable, value, 1);
+        LogDebug("controller", "details");
         LogInfo("controller", "seen");
         std::_Exit(0);
       },
-      testing::ExitedWithCode(0), "\"component\":\"controller\",\"text\":\"seen\"}");
-  EXPECT_EXIT(
-      {
-        setenv("LONGHAUL_LOG_FORMAT", "xml", 1);
-        LogInfo("controller", "seen");
-        std::_Exit(0);
-      },
-      testing::ExitedWithCode(0),
-      "LONGHAUL_LOG_FORMAT: unknown log format .*xml.*, expected text or json");
+      testing::ExitedWithCode(0), written);
 }
 
-// In a process of its own, because the variable is read once.
 TEST(LogDeathTest, TakesTheLevelFromTheEnvironment) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        setenv("LONGHAUL_LOG", "debug", 1);
-        LogDebug("controller", "seen");
-        std::_Exit(0);
-      },
-      testing::ExitedWithCode(0), "debug controller: seen");
-  EXPECT_EXIT(
-      {
-        setenv("LONGHAUL_LOG", "loud", 1);
-        LogInfo("controller", "seen");
-        std::_Exit(0);
-      },
-      testing::ExitedWithCode(0),
+  ExpectWithVariable("LONGHAUL_LOG", "debug", "debug controller: details\n");
+}
+
+TEST(LogDeathTest, WarnsOfALevelThatItDoesNotKnow) {
+  ExpectWithVariable(
+      "LONGHAUL_LOG", "loud",
       "warning log: LONGHAUL_LOG: unknown log level loud, expected debug, info, warning, error or "
       "off\n[^\n]*info controller: seen");
+}
+
+TEST(LogDeathTest, TakesTheFormatFromTheEnvironment) {
+  ExpectWithVariable("LONGHAUL_LOG_FORMAT", "json",
+                     "\"component\":\"controller\",\"text\":\"seen\"}\n");
+}
+
+TEST(LogDeathTest, WarnsOfAFormatThatItDoesNotKnow) {
+  ExpectWithVariable("LONGHAUL_LOG_FORMAT", "xml",
+                     "warning log: LONGHAUL_LOG_FORMAT: unknown log format xml, expected text or "
+                     "json\n[^\n]*info controller: seen");
 }
 
 TEST(ParseLogLevel, KnowsItsWords) {

@@ -1,6 +1,6 @@
 #include "service/controller/view/history_cache.h"
 
-#include <algorithm>
+#include <memory>
 
 namespace longhaul::service {
 namespace {
@@ -10,21 +10,8 @@ constexpr size_t kLogBatch = 1024;
 
 }  // namespace
 
-std::shared_ptr<HistoryCache::Entry> HistoryCache::EntryOf(const JobId& job) {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const auto& entry) { return entry.first == job; });
-  if (found != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, found);
-  } else {
-    entries_.emplace_front(job, std::make_shared<Entry>());
-    if (entries_.size() > kMostRuns) entries_.pop_back();
-  }
-  return entries_.front().second;
-}
-
 Result<HistoryCache::Snapshot> HistoryCache::Of(const JobId& job) {
-  const std::shared_ptr<Entry> entry = EntryOf(job);
+  const std::shared_ptr<Entry> entry = runs_.Of(job);
   const std::lock_guard lock(entry->mutex);
   for (bool more = true; more;) {
     ASSIGN_OR_RETURN(const auto logged, feed_.Logged(entry->as_of, job, kLogBatch));

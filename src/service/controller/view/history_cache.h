@@ -6,14 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
-#include <memory>
 #include <mutex>
-#include <utility>
 
 #include "base/ids.h"
 #include "base/status.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/view/recent_runs.h"
 #include "service/controller/view/run_history.h"
 
 namespace longhaul::service {
@@ -34,16 +32,15 @@ class HistoryCache {
 
  private:
   struct Entry {
+    explicit Entry(const JobId& /*job*/) {}
+
     std::mutex mutex;  // guards the two below
     RunHistory history;
     uint64_t as_of = 0;
   };
-  std::shared_ptr<Entry> EntryOf(const JobId& job);
 
   NotificationFeed& feed_;
-  std::mutex mutex_;  // guards entries_
-  // The most recently viewed one first. Shared with the requests that read one now.
-  std::list<std::pair<JobId, std::shared_ptr<Entry>>> entries_;
+  RecentRuns<Entry> runs_{kMostRuns};
 };
 
 }  // namespace longhaul::service

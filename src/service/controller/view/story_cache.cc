@@ -1,6 +1,6 @@
 #include "service/controller/view/story_cache.h"
 
-#include <algorithm>
+#include <memory>
 
 namespace longhaul::service {
 namespace {
@@ -9,19 +9,6 @@ namespace {
 constexpr size_t kStoryBatch = 1024;
 
 }  // namespace
-
-std::shared_ptr<StoryCache::Entry> StoryCache::EntryOf(const JobId& job) {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const auto& entry) { return entry.first == job; });
-  if (found != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, found);
-  } else {
-    entries_.emplace_front(job, std::make_shared<Entry>(job));
-    if (entries_.size() > kMostRuns) entries_.pop_back();
-  }
-  return entries_.front().second;
-}
 
 // An event is logged with its notifications, so the events that are read second are never behind.
 Status StoryCache::Continue(const JobId& job, Entry& entry) {
@@ -48,7 +35,7 @@ Status StoryCache::Continue(const JobId& job, Entry& entry) {
 }
 
 story::RunRecord StoryCache::Of(const JobId& job) {
-  const std::shared_ptr<Entry> entry = EntryOf(job);
+  const std::shared_ptr<Entry> entry = runs_.Of(job);
   const std::lock_guard lock(entry->mutex);
   const Status read = Continue(job, *entry);
   story::RunRecord record = entry->recorder.Record();

@@ -5,14 +5,12 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
-#include <memory>
 #include <mutex>
-#include <utility>
 
 #include "base/ids.h"
 #include "base/status.h"
 #include "service/controller/log/notification_feed.h"
+#include "service/controller/view/recent_runs.h"
 #include "story/run_record.h"
 
 namespace longhaul::service {
@@ -37,13 +35,10 @@ class StoryCache {
     uint64_t notification = 0;  // the id of the last one that was taken
     uint64_t event = 0;         // the sequence of the last one; 0: none
   };
-  std::shared_ptr<Entry> EntryOf(const JobId& job);
   Status Continue(const JobId& job, Entry& entry);
 
   NotificationFeed& feed_;
-  std::mutex mutex_;  // guards entries_
-  // The most recently viewed one first. Shared with the requests that read one now.
-  std::list<std::pair<JobId, std::shared_ptr<Entry>>> entries_;
+  RecentRuns<Entry> runs_{kMostRuns};
 };
 
 }  // namespace longhaul::service
