@@ -11,16 +11,22 @@ import {type Empty, Panel} from "../panel";
 import * as store from "../store";
 import {showFault} from "../views";
 
+// Why a run has no fault to show. The run of a report is over.
+export function noFault(): Empty {
+  if (store.frozen.value !== null) return {reason: "The run had no fault."};
+  return {reason: "No fault so far. To see how a run recovers from one:",
+    command: "longhaul run --inject FAULT"};
+}
+
 // The panels of the fault view are empty for the same reasons.
 export function emptyFault(): Empty | null {
   const view = store.view.value;
   if (view === null || faultView.value !== null) return null;
   if (view.faults_total === 0) {
-    return {reason: "No fault so far. To see how a run recovers from one:",
-      command: "longhaul run --inject FAULT"};
+    return noFault();
   }
   if (store.frozen.value === null) return null;
-  return {reason: "This report has the stories of the newest faults only. To read this one:",
+  return {reason: "This report describes the newest faults only. To read about this one:",
     command: explainCommand()};
 }
 

@@ -7,6 +7,7 @@ import {Panel} from "../panel";
 import type {Fault} from "../protocol";
 import * as store from "../store";
 import {showFault} from "../views";
+import {noFault} from "./fault";
 
 function recovery(fault: Fault) {
   const recovered = fault.new_step_at_ms || fault.first_step_at_ms;
@@ -49,8 +50,7 @@ function Row({fault}: {fault: Fault}) {
 export function FaultsPanel() {
   const view = store.view.value;
   const empty = view === null || view.faults.length > 0 ? null
-    : {reason: "No fault so far. To see how a run recovers from one:",
-      command: "longhaul run --inject FAULT"};
+    : noFault();
   return (
     <Panel id="faults" title="Faults" wide ready={view !== null} empty={empty}>
       {view !== null && (

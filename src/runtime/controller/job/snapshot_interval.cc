@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 namespace longhaul::runtime {
@@ -95,15 +94,15 @@ bool SnapshotInterval::Update() {
 std::string SnapshotInterval::reason() const {
   if (fixed_steps_ > 0) return "fixed by the job";
   if (snapshots_ < kEnough || !(step_ > Seconds(0))) return "until three snapshots are measured";
-  char text[256];
-  const Seconds blocked = Typical(recent_blocked_), copy = Typical(recent_copies_);
-  const bool by_copy = Best() <= copy;
-  std::snprintf(text, sizeof(text),
-                "%.3g ms a snapshot, %.3g s between failures%s: every %.3g s of %.3g s steps",
-                blocked.count() * 1e3, TimeBetweenFailures().count(),
-                by_copy ? ", and the copy to another node takes that long" : "", Best().count(),
-                step_.count());
-  return text;
+  const auto text = [](Seconds seconds) {
+    constexpr double kLongest = 1e9;  // some 30 years, which a Duration holds
+    return ToString(DurationFromSeconds(std::min(seconds.count(), kLongest)));
+  };
+  const Seconds copy = Typical(recent_copies_);
+  return "it stops training for " + text(Typical(recent_blocked_)) +
+         ", and a failure is expected every " + text(TimeBetweenFailures()) + ": so one every " +
+         text(Best()) + (Best() <= copy ? ", as long as the copy to another node takes" : "") +
+         " (a step takes " + text(step_) + ")";
 }
 
 }  // namespace longhaul::runtime

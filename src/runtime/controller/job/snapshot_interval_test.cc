@@ -37,6 +37,9 @@ TEST(SnapshotInterval, IsTheOptimumOfWhatWasMeasured) {
   interval.ObserveStep(Seconds(6));
   EXPECT_TRUE(interval.Update());
   EXPECT_EQ(interval.steps(), 5u);
+  EXPECT_EQ(interval.reason(),
+            "it stops training for 50 ms, and a failure is expected every 2 h 46 min: so one every "
+            "31.6 s (a step takes 6 s)");
 }
 
 TEST(SnapshotInterval, StaysPutUntilSomethingIsMeasured) {
