@@ -271,7 +271,15 @@ class ForkServer(ddp_test.RunTest):
                 if self.is_titled(pid, title)}
 
     def servers(self):
-        return self.titled("longhaul fork server")
+        """Without forks that have yet to take a title of their own: they stay in its process group."""
+        return {pid for pid in self.titled("longhaul fork server") if self.leads_its_group(pid)}
+
+    @staticmethod
+    def leads_its_group(pid):
+        try:
+            return os.getpgid(pid) == pid
+        except ProcessLookupError:
+            return False
 
     def spares(self):
         return self.titled("longhaul spare worker")

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "io/clock.h"
 

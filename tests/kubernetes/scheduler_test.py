@@ -53,9 +53,12 @@ class Scheduler:
     def __enter__(self):
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, error, *unused):
         self.process.kill()
         self.process.wait()
+        if error is not None:
+            lines = self.log.read_text(errors="replace").splitlines()[-60:]
+            print(f"{self.log.name} ends with:", *lines, sep="\n  ", file=sys.stderr)
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)

@@ -13,7 +13,6 @@ using scheduling::AnswerWhatIf;
 using scheduling::ParseWhatIfChange;
 using scheduling::WhatIfAnswer;
 using scheduling::WhatIfChange;
-using scheduling::WhatIfEffect;
 using scheduling::WhatIfOptions;
 using scheduling::WhatIfRow;
 using std::chrono::hours;

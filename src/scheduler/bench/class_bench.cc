@@ -11,6 +11,7 @@
 //   kueue    three shapes of Kueue's performance tests (kueue_shapes.cc)
 //   explain  5,000 nodes and 2,000 waiting jobs: the time to explain one
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -39,7 +40,7 @@ double Times::Quantile(double q) const {
   if (seconds.empty()) return 0;
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
-  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
+  return sorted[static_cast<size_t>(std::lround(q * static_cast<double>(sorted.size() - 1)))];
 }
 
 void PrintRow(const std::string& name, const std::string& text) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/time.h"
+
 namespace longhaul::runtime {
 namespace {
 
