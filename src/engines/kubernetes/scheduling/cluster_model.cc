@@ -312,6 +312,16 @@ scheduler::NodeShared ClusterModel::SharedOf(const std::string& node, const Amou
   return shared;
 }
 
+bool ClusterModel::Holds(const std::string& node, const Amounts& use) const {
+  const Amounts& supply = nodes_.find(node)->second.supply;
+  const auto holds = [&](const std::pair<ResourceId, int64_t>& other) {
+    const auto [resource, amount] = other;
+    return amount <= (names_.IsHostPort(resource) ? 1 : supply.Of(resource));
+  };
+  return use.cpu_milli <= supply.cpu_milli && use.memory_mib <= supply.memory_mib &&
+         std::all_of(use.others.begin(), use.others.end(), holds);
+}
+
 // A node that is not ready takes no new pods. Its pods stay where they are: Kubernetes decides
 // when it gives them up.
 spec::NodeCondition ClusterModel::ConditionOf(const std::string& node) const {

@@ -75,6 +75,8 @@ class ClusterModel {
   // What others use of a node: `load`, and devices that do not work.
   scheduler::NodeShared SharedOf(const std::string& node, const Amounts& load) const;
   spec::NodeCondition ConditionOf(const std::string& node) const;
+  // Whether the node has as much as this. Requires that the model has it.
+  bool Holds(const std::string& node, const Amounts& use) const;
   // The level of a topology label, such as PodGroups name them; nothing for a label of no level.
   std::optional<scheduler::Tier> TierOf(std::string_view label) const;
 

@@ -24,13 +24,14 @@ bool PodBinds::Send(const PodUnit& unit, Instant now, std::vector<PodAction>& ac
     unbound.emplace_back(&member, &record);
     if (!model_.HasNode(record.planned)) continue;
     const auto progress = volumes_.ProgressOn(member.pod, model_.node(record.planned));
-    if (!progress) continue;
-    const std::string why = LosesPlaceBecause(record, *progress, now);
+    std::string why = HasLostPlaceBecause(record);
+    if (why.empty() && progress) why = LosesPlaceBecause(record, *progress, now);
     if (!why.empty()) {
       Refuse(record, why, now);
       lost = true;
       continue;
     }
+    if (!progress) continue;
     ready = ready && progress->wait.empty();
     for (const VolumeClaim* claim : progress->unasked) {
       const ObjectMeta& meta = claim->meta;
@@ -55,6 +56,13 @@ bool PodBinds::Send(const PodUnit& unit, Instant now, std::vector<PodAction>& ac
     actions.emplace_back(std::move(bind));
   }
   return false;
+}
+
+// Another scheduler may have used the place of a pod that was not bound at once. Empty: it has not.
+std::string PodBinds::HasLostPlaceBecause(const PodRecord& record) const {
+  if (!record.held && !record.making_since) return {};
+  if (model_.Holds(record.planned, pods_.UseOf(record.planned))) return {};
+  return "other pods use its place on node '" + record.planned + "' by now";
 }
 
 // Notes what the pod waits for. Empty: it keeps its place.

@@ -61,6 +61,7 @@ class PodBinds {
   void Drop(PodRecord& record);
 
  private:
+  std::string HasLostPlaceBecause(const PodRecord& record) const;
   std::string LosesPlaceBecause(PodRecord& record, const PodVolumes::Progress& progress,
                                 Instant now) const;
   bool Hold(PodRecord& record, Instant now);

@@ -103,6 +103,35 @@ TEST(PodScheduler, AGangKeepsThePlaceOfABindThatIsSentAgain) {
   EXPECT_EQ(bound, (std::set<std::string>{"g-0", "g-1", "g-2", "g-3"}));
 }
 
+// As when another scheduler has bound it there, before the bind is sent again.
+TEST(PodScheduler, ABindIsNotSentAgainToANodeThatOtherPodsFillByNow) {
+  PodScheduler scheduler({});
+  for (const char* name : {"n0", "n1"}) scheduler.OnNode(ReadyNode(name));
+  Pod pod = PodOfOurs(8);
+  pod.meta.name = pod.meta.uid = "p";
+  scheduler.OnPod(pod);
+  Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  const std::vector<PodAction> first = scheduler.Advance(now, 0);
+  ASSERT_EQ(first.size(), 1u);
+  const auto& bind = std::get<BindPod>(first[0]);
+  scheduler.OnBind(bind.pod, BindResult::kBusy, "busy", now);
+  Pod other = PodOfOurs(1);
+  other.meta.name = other.meta.uid = "other";
+  other.node_name = bind.node;
+  scheduler.OnPod(other);
+  std::vector<std::string> nodes;
+  for (int turn = 0; turn < 100; ++turn) {
+    for (const PodAction& action : scheduler.Advance(now += milliseconds(100), 0)) {
+      const auto* again = std::get_if<BindPod>(&action);
+      if (again == nullptr) continue;
+      nodes.push_back(again->node);
+      scheduler.OnBind(again->pod, BindResult::kBound, "", now);
+    }
+    EXPECT_TRUE(scheduler.CheckInvariants().ok());
+  }
+  EXPECT_EQ(nodes, std::vector<std::string>{bind.node == "n0" ? "n1" : "n0"});
+}
+
 class TwoNodesTest : public testing::Test {
  protected:
   TwoNodesTest() {

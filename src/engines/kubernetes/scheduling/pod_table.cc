@@ -68,6 +68,14 @@ Amounts PodTable::LoadOf(const std::string& node) const {
   return load == loads_.end() ? Amounts() : load->second;
 }
 
+Amounts PodTable::UseOf(const std::string& node) const {
+  Amounts use = LoadOf(node);
+  const auto tasks = tasks_on_.find(node);
+  if (tasks == tasks_on_.end()) return use;
+  for (const std::string& pod : tasks->second) AddTimes(pods_.at(pod).needs, 1, use);
+  return use;
+}
+
 std::set<std::string> PodTable::TasksOn(const std::string& node) const {
   const auto tasks = tasks_on_.find(node);
   return tasks == tasks_on_.end() ? std::set<std::string>() : tasks->second;

@@ -28,6 +28,8 @@ class PodTable {
   void SetAccount(PodRecord& record, PodRecord::Account account);
 
   Amounts LoadOf(const std::string& node) const;
+  // With the tasks of our jobs.
+  Amounts UseOf(const std::string& node) const;
   // The pods that count as tasks on the node.
   std::set<std::string> TasksOn(const std::string& node) const;
 
