@@ -10,6 +10,7 @@
 #include "service/controller/metrics/metrics.h"
 #include "service/controller/rest/changes/stop_job.h"
 #include "service/controller/rest/find_job.h"
+#include "service/controller/rest/openapi.h"
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/reservation_request.h"
 #include "service/controller/rest/usage_request.h"

@@ -118,7 +118,4 @@ class RestApi {
   std::function<uint64_t()> event_streams_;
 };
 
-// Returns docs/openapi.yaml, which is built into the program.
-std::string_view OpenApiText();
-
 }  // namespace longhaul::service

@@ -54,7 +54,7 @@ ApiRequest Translate(const HttpRequest& request, Caller caller, bool secure) {
 }
 
 // The code of the API's errors for what the HTTP server refuses by itself.
-const char* CodeOf(int status) {
+const char* ErrorCodeOf(int status) {
   switch (status) {
     case 408:
       return "deadline_exceeded";
@@ -190,9 +190,10 @@ RestServer::Authorization RestServer::Authorize(const HttpRequest& request) cons
 std::optional<ApiResponse> RestServer::RefusalOf(const HttpRequest& request, Identity& who) const {
   if (const auto foreign =
           RefuseForeignOrigin(request, tls_ == nullptr && !options_.behind_proxy)) {
-    return ErrorResponse(foreign->status,
-                         foreign->status == 403 ? "permission_denied" : CodeOf(foreign->status),
-                         foreign->message);
+    return ErrorResponse(
+        foreign->status,
+        foreign->status == 403 ? "permission_denied" : ErrorCodeOf(foreign->status),
+        foreign->message);
   }
   Authorization given = Authorize(request);
   who = std::move(given.caller.identity);
@@ -249,7 +250,7 @@ HttpAnswer RestServer::Handle(const HttpRequest& request) {
 
 HttpAnswer RestServer::Refuse(const HttpRefusal& refusal, const std::string& peer) {
   audit_.Record(RefusedEntry(peer, "HTTP request", refusal.status, refusal.message), io::Now());
-  return ToHttp(ErrorResponse(refusal.status, CodeOf(refusal.status), refusal.message));
+  return ToHttp(ErrorResponse(refusal.status, ErrorCodeOf(refusal.status), refusal.message));
 }
 
 void RestServer::OnEvicted(const std::string& peer) {
