@@ -40,6 +40,7 @@ export function newRun(now = Date.now()) {
     },
     loss_now: null,
     ledger: {rank_seconds: 0, wall_seconds: 0, goodput: 0, categories: []},
+    spent_time: null,
     faults: [], faults_total: 0, snapshots: [], nodes: [], nodes_total: 0,
     series: {from_ms: now - 60_000, loss: EMPTY_CURVE, validation_loss: EMPTY_CURVE,
       tokens_per_second: EMPTY_CURVE, goodput: EMPTY_CURVE},
@@ -57,6 +58,17 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
     {category: "productive", rank_seconds: 7.5}, {category: "lost_work", rank_seconds: 1},
     {category: "detect", rank_seconds: 0.5}, {category: "snapshot", rank_seconds: 0.25},
     {category: "data_stall", rank_seconds: 0.25}, {category: "start_up_time", rank_seconds: 0.5},
+  ]};
+  // Four ranks for 60 s: a start, a fault, and the steps that it has lost.
+  const periods = (values) => values.flatMap((value) => new Array(10).fill(value));
+  view.spent_time = {from_ms: now - 60_000, width_ms: 1_000, periods: 60, categories: [
+    {category: "productive", rank_seconds: periods([0, 3.8, 1.9, 0, 3.8, 3.8])},
+    {category: "start_up_time", rank_seconds: periods([4, 0, 0, 0, 0, 0])},
+    {category: "lost_work", rank_seconds: periods([0, 0, 1.9, 0, 0, 0])},
+    {category: "detect", rank_seconds: periods([0, 0, 0, 1, 0, 0])},
+    {category: "restore_time", rank_seconds: periods([0, 0, 0, 3, 0, 0])},
+    {category: "snapshot", rank_seconds: periods([0, 0.2, 0.2, 0, 0.1, 0.1])},
+    {category: "data_stall", rank_seconds: periods([0, 0, 0, 0, 0.1, 0.1])},
   ]};
   view.faults = [{number: 1, what: text, class: "process", node: text, rank: 1, injected: true,
     action: text, lost_steps: 5, from_step: 20, happened_at_ms: now - 30_000,

@@ -76,6 +76,33 @@ test("without a run the page names the command that starts one", async () => {
   });
 });
 
+// The sums of the groups of the made-up run, worked by hand.
+test("the shares of the time over the run are a chart with a cursor and a table", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    const chart = '#ledger [aria-label^="Shares of the time over the run"]';
+    assert.match(await page.$eval(chart, (element) => element.ariaLabel),
+      /periods of 1.0 s. The newest period has productive 95.0 %, snapshots 2.5 %, input 2.5 %/);
+    await page.focus(chart);
+    for (let i = 0; i < 25; ++i) await page.keyboard.press("ArrowLeft");
+    assert.match(await text(page, "#ledger .cursor"), /recovery 100.0 %/);
+    await page.$eval("#spent-time", (details) => (details.open = true));
+    await page.waitForSelector("#spent-time tfoot td");
+    const sums = await page.$$eval("#spent-time tfoot td", (cells) =>
+      cells.map(({dataset}) => [dataset.group, Math.round(Number(dataset.value) * 1e6) / 1e6]));
+    assert.deepEqual(sums, [["productive", 133], ["lost", 19], ["recovery", 40], ["snapshot", 6],
+      ["input", 2], ["other", 40]]);
+  });
+});
+
+test("without the shares over time the panel shows the goodput's curve", async () => {
+  await withPage((server) => (server.view.spent_time = null), async (page) => {
+    await waitForState(page, "live");
+    await page.waitForSelector('#ledger [aria-label^="Goodput over time"]');
+    assert.equal(await page.$("#spent-time"), null);
+  });
+});
+
 test("every panel of a full run is live and has its data", async () => {
   await withPage(() => {}, async (page) => {
     await waitForState(page, "live");
@@ -88,7 +115,7 @@ test("every panel of a full run is live and has its data", async () => {
     assert.match(shown.nodes.text, /suspect/);
     assert.match(await text(page, "#fact-loss-now"), /10 s.*10 steps since .* of step 40/);
     assert.equal(await page.$$eval("canvas", (all) => all.length), 3);
-    for (const details of await page.$$("details summary")) await details.click();
+    await page.$$eval("details", (all) => all.forEach((details) => (details.open = true)));
     await page.waitForFunction(() => document.querySelectorAll("details table").length === 3);
   });
 });

@@ -75,6 +75,14 @@ export interface Ledger {
   categories: {category: string; rank_seconds: number}[];
 }
 
+// The rank seconds of each category in periods of one width, from `from_ms` on.
+export interface SpentTime {
+  from_ms: number;
+  width_ms: number;
+  periods: number;
+  categories: {category: string; rank_seconds: number[]}[];
+}
+
 // Columns of the periods that have samples; null: the period has no finite value.
 export interface SeriesColumns {
   width_ms: number;
@@ -102,6 +110,7 @@ export interface RunView {
   run: RunStatus;
   loss_now: {tier: string; step: number; steps: number; seconds: number} | null;
   ledger: Ledger;
+  spent_time: SpentTime | null;  // null: the log of the run is too old for it
   faults: Fault[];
   faults_total: number;
   snapshots: SnapshotTier[];

@@ -122,8 +122,10 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   InjectDueFaults(job);
 }
 
-void StepReports::NotificationStep(const JobRecord& job, const proto::StepReported& report) {
-  auto* notification = context_.AddNotification(job.id()).mutable_step();
+void StepReports::NotificationStep(JobRecord& job, const proto::StepReported& report) {
+  proto::Notification& added = context_.AddNotification(job.id());
+  if (job.ledger_notes.IsDue(job.ledger.start(), context_.now)) context_.AddLedger(job, added);
+  auto* notification = added.mutable_step();
   notification->set_step(job.progress.step());
   notification->set_attempt(job.life.attempt());
   notification->set_has_loss(report.has_loss());

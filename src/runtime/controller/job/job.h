@@ -29,6 +29,7 @@
 #include "runtime/controller/job/worker_group.h"
 #include "runtime/controller/slot_claim.h"
 #include "runtime/goodput/goodput_ledger.h"
+#include "runtime/goodput/ledger_notes.h"
 
 namespace longhaul::runtime::controller {
 
@@ -160,6 +161,7 @@ struct JobRecord {
   CheckpointWriter writer;
   CheckpointCopier copier;
   GoodputLedger ledger;
+  LedgerNotes ledger_notes;
   DataLedger data;
   SnapshotInterval interval;
   mutable uint64_t checked_attempt = 0;  // the attempt whose gang Invariants has checked

@@ -10,6 +10,9 @@ constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 void RunHistory::Take(const proto::Notification& notification) {
   const int64_t at_ms = notification.at_ns() / kNanosecondsPerMillisecond;
   if (from_ms_ == 0) from_ms_ = at_ms;
+  if (notification.has_ledger()) {
+    spent_time_.Note(at_ms - from_ms_, notification.ledger().categories());
+  }
   if (notification.has_step()) return TakeStep(notification.step(), at_ms);
   if (!notification.has_snapshot()) return;
   const proto::SnapshotNotification& snapshot = notification.snapshot();

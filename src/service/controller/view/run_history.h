@@ -1,5 +1,5 @@
-// What a run's notifications say about its past, in bounded memory: the curves of the run view and
-// the newest snapshot of each tier. Pure.
+// What a run's notifications say about its past, in bounded memory: the curves of the run view,
+// where the time went, and the newest snapshot of each tier. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "proto/status.pb.h"
 #include "service/controller/view/series.h"
+#include "service/controller/view/spent_time.h"
 
 namespace longhaul::service {
 
@@ -33,6 +34,7 @@ class RunHistory {
   const Series& validation_loss() const { return validation_loss_; }
   const Series& tokens_per_second() const { return tokens_per_second_; }
   const Series& goodput() const { return goodput_; }
+  const SpentTime& spent_time() const { return spent_time_; }  // empty in older logs
   const std::map<std::string, Tier>& tiers() const { return tiers_; }
 
  private:
@@ -45,6 +47,7 @@ class RunHistory {
   Series validation_loss_;
   Series tokens_per_second_;
   Series goodput_;
+  SpentTime spent_time_;
   std::map<std::string, Tier> tiers_;
 };
 

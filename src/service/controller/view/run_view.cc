@@ -89,6 +89,37 @@ Json LedgerJson(const proto::Ledger& ledger) {
   return json;
 }
 
+// The past from the log, and the time since then from the present ledger: so the sum of each
+// category is the ledger's. Empty when the log is older than the entries that this needs.
+Json SpentTimeJson(const RunViewInput& input) {
+  SpentTime spent = input.past.history.spent_time();
+  if (spent.empty()) return Json();
+  const proto::JobStatus& status = input.status;
+  const int64_t from_ms = input.past.history.from_ms();
+  if (status.ledger().categories_size() > 0) {
+    const int64_t ended_ns = status.ended_at_ns();
+    const int64_t at_ns = ended_ns > 0 ? ended_ns : ToNanoseconds(input.now);
+    spent.Note(at_ns / kNanosecondsPerMs - from_ms, status.ledger().categories());
+  }
+  Json json = {{"from_ms", from_ms},
+               {"width_ms", spent.width_ms()},
+               {"periods", spent.periods()},
+               {"categories", Json::array()}};
+  for (int i = 0; i < proto::Category_ARRAYSIZE; ++i) {
+    if (!proto::Category_IsValid(i)) continue;
+    const std::vector<double>& seconds = spent.Of(static_cast<proto::Category>(i));
+    if (std::all_of(seconds.begin(), seconds.end(), [](double each) { return each == 0; }))
+      continue;
+    Json column = Json::array();
+    for (const double each : seconds) column.push_back(Short(each));
+    proto::CategoryTime named;
+    named.set_category(static_cast<proto::Category>(i));
+    json["categories"].push_back(
+        {{"category", proto::ToJson(named)["category"]}, {"rank_seconds", std::move(column)}});
+  }
+  return json;
+}
+
 Json SnapshotsJson(const RunViewInput& input) {
   Json list = Json::array();
   for (const auto& [name, tier] : input.past.history.tiers()) {
@@ -184,6 +215,7 @@ Json RunViewJson(const RunViewInput& input) {
                {"run", StatusJson(input)},
                {"loss_now", LossNowJson(input)},
                {"ledger", LedgerJson(status.ledger())},
+               {"spent_time", SpentTimeJson(input)},
                {"faults", std::move(faults)},
                {"faults_total", status.faults_size()},
                {"snapshots", SnapshotsJson(input)},
