@@ -40,10 +40,23 @@ export function newRun(now = Date.now()) {
     },
     loss_now: null,
     ledger: {rank_seconds: 0, wall_seconds: 0, goodput: 0, categories: []},
-    spent_time: null,
+    spent_time: null, rank_work: null,
     faults: [], faults_total: 0, snapshots: [], nodes: [], nodes_total: 0,
     series: {from_ms: now - 60_000, loss: EMPTY_CURVE, validation_loss: EMPTY_CURVE,
       tokens_per_second: EMPTY_CURVE, goodput: EMPTY_CURVE},
+  };
+}
+
+// Rank 1 works half as long again as the others in the newer half of the time.
+export function rankWork(groups, periods, now, ranksPerGroup = 1) {
+  const column = (late) => Array.from({length: groups}, (_, group) =>
+    (group === 1 && late ? 75 : 50).toString(16)).join("");
+  return {
+    from_ms: now - 60_000, width_ms: 1_000, ranks: groups * ranksPerGroup,
+    ranks_per_group: ranksPerGroup, median_us: 2_000,
+    slowest: Array.from({length: groups}, (_, group) => group * ranksPerGroup),
+    index: Array.from({length: periods}, (_, i) => i + 10),
+    columns: Array.from({length: periods}, (_, i) => column(i >= periods / 2)),
   };
 }
 
@@ -70,6 +83,7 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
     {category: "snapshot", rank_seconds: periods([0, 0.2, 0.2, 0, 0.1, 0.1])},
     {category: "data_stall", rank_seconds: periods([0, 0, 0, 0, 0.1, 0.1])},
   ]};
+  view.rank_work = rankWork(4, 40, now);
   view.faults = [{number: 1, what: text, class: "process", node: text, rank: 1, injected: true,
     action: text, lost_steps: 5, from_step: 20, happened_at_ms: now - 30_000,
     detected_at_ms: now - 29_900, decided_at_ms: now - 29_800, first_step_at_ms: now - 28_000,

@@ -16,6 +16,7 @@ import {MapPanel} from "./panels/map";
 import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
 import {QueuesPanel} from "./panels/queues";
+import {RanksPanel} from "./panels/ranks";
 import {SnapshotsPanel} from "./panels/snapshots";
 import {ThroughputPanel} from "./panels/throughput";
 import {WaitingPanel} from "./panels/waiting";
@@ -120,6 +121,7 @@ function RunView() {
       <LossPanel />
       <ThroughputPanel />
       <LedgerPanel />
+      <RanksPanel />
       <FaultsPanel />
       <SnapshotsPanel />
       {store.frozen.value === null && <NodesPanel />}

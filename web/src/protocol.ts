@@ -83,6 +83,19 @@ export interface SpentTime {
   categories: {category: string; rank_seconds: number[]}[];
 }
 
+// How long groups of ranks worked in a step, relative to the median of the same moment. A column is
+// a period that has values: two hexadecimal digits for each group, in fiftieths of the median.
+export interface RankWork {
+  from_ms: number;
+  width_ms: number;
+  ranks: number;
+  ranks_per_group: number;
+  median_us: number;  // of the newest entry
+  slowest: number[];  // the slowest rank of each group, in the newest entry
+  index: number[];    // the period of each column
+  columns: string[];
+}
+
 // Columns of the periods that have samples; null: the period has no finite value.
 export interface SeriesColumns {
   width_ms: number;
@@ -111,6 +124,7 @@ export interface RunView {
   loss_now: {tier: string; step: number; steps: number; seconds: number} | null;
   ledger: Ledger;
   spent_time: SpentTime | null;  // null: the log of the run is too old for it
+  rank_work: RankWork | null;  // null: no rank has reported it
   faults: Fault[];
   faults_total: number;
   snapshots: SnapshotTier[];

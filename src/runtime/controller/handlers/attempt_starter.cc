@@ -63,6 +63,7 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   context_.deadlines.Clear(DeadlineKind::kVacate, id);
   job.hang.BeginAttempt();
   job.slowness.BeginAttempt(job.world());
+  job.rank_work.BeginAttempt(job.nodes(), job.local());
   job.idle.BeginAttempt();
   job.stacks.Cancel();
   // Copies and pieces of bad states may have arrived since the decision.

@@ -60,6 +60,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
   } else {
     job->group.Report(place, last);
     stall = job->ledger.BookSteps(place, first, last, report.times(), at);
+    job->rank_work.Take(place, report);
   }
   if (place == 0 || report.whole_job()) {  // the node of rank 0 reports for the job
     ReportStall(*job, last, stall, at);
@@ -124,7 +125,10 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
 
 void StepReports::NotificationStep(JobRecord& job, const proto::StepReported& report) {
   proto::Notification& added = context_.AddNotification(job.id());
-  if (job.ledger_notes.IsDue(job.ledger.start(), context_.now)) context_.AddLedger(job, added);
+  if (job.ledger_notes.IsDue(job.ledger.start(), context_.now)) {
+    context_.AddLedger(job, added);
+    if (job.rank_work.has_news()) *added.mutable_rank_work() = job.rank_work.TakeEntry();
+  }
   auto* notification = added.mutable_step();
   notification->set_step(job.progress.step());
   notification->set_attempt(job.life.attempt());

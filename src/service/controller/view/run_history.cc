@@ -13,6 +13,7 @@ void RunHistory::Take(const proto::Notification& notification) {
   if (notification.has_ledger()) {
     spent_time_.Note(at_ms - from_ms_, notification.ledger().categories());
   }
+  if (notification.has_rank_work()) rank_map_.Take(at_ms - from_ms_, notification.rank_work());
   if (notification.has_step()) return TakeStep(notification.step(), at_ms);
   if (!notification.has_snapshot()) return;
   const proto::SnapshotNotification& snapshot = notification.snapshot();

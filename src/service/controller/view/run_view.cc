@@ -120,6 +120,36 @@ Json SpentTimeJson(const RunViewInput& input) {
   return json;
 }
 
+// A column is a text of two hexadecimal digits for each group, so that 240 columns of 128 groups
+// need 61 kB. Empty when no rank has reported its work.
+Json RankWorkJson(const RunViewInput& input) {
+  const RankMap& map = input.past.history.rank_map();
+  if (map.columns().empty()) return Json();
+  Json index = Json::array();
+  Json columns = Json::array();
+  for (const RankMap::Column& column : map.columns()) {
+    constexpr const char* kDigitsOfHex = "0123456789abcdef";
+    std::string text;
+    for (const uint8_t value : column.values) {
+      text += kDigitsOfHex[value >> 4];
+      text += kDigitsOfHex[value & 15];
+    }
+    index.push_back(column.index);
+    columns.push_back(std::move(text));
+  }
+  const proto::RankWork& newest = map.newest();
+  const auto ranks =
+      static_cast<uint64_t>(input.status.gang_size()) * input.status.job().processes_per_node();
+  return {{"from_ms", input.past.history.from_ms()},
+          {"width_ms", map.width_ms()},
+          {"ranks", std::max<uint64_t>(ranks, static_cast<uint64_t>(newest.work_us_size()))},
+          {"ranks_per_group", newest.ranks_per_group()},
+          {"median_us", map.median_us()},
+          {"slowest", std::vector<uint32_t>(newest.slowest().begin(), newest.slowest().end())},
+          {"index", std::move(index)},
+          {"columns", std::move(columns)}};
+}
+
 Json SnapshotsJson(const RunViewInput& input) {
   Json list = Json::array();
   for (const auto& [name, tier] : input.past.history.tiers()) {
@@ -216,6 +246,7 @@ Json RunViewJson(const RunViewInput& input) {
                {"loss_now", LossNowJson(input)},
                {"ledger", LedgerJson(status.ledger())},
                {"spent_time", SpentTimeJson(input)},
+               {"rank_work", RankWorkJson(input)},
                {"faults", std::move(faults)},
                {"faults_total", status.faults_size()},
                {"snapshots", SnapshotsJson(input)},

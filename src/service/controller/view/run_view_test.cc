@@ -89,6 +89,22 @@ TEST(RunView, HasTheLedgerOverTimeWithTheSumsOfThePresentLedger) {
       {"category": "start_up_time", "rank_seconds": [4.0, 0.0]}])"));
 }
 
+TEST(RunView, HasTheWorkOfRanksAsTwoDigitsForEach) {
+  RunViewInput input = RunAtStep(10);
+  EXPECT_TRUE(RunViewJson(input)["rank_work"].is_null());
+  proto::Notification noted = StepAt(102, 11, 2);
+  proto::RankWork& entry = *noted.mutable_rank_work();
+  entry.set_ranks_per_group(1);
+  for (const uint32_t work_us : {1'000u, 3'000u, 0u}) entry.add_work_us(work_us);
+  for (const uint32_t rank : {0u, 1u, 2u}) entry.add_slowest(rank);
+  input.past.history.Take(noted);
+  const Json work = RunViewJson(input)["rank_work"];
+  EXPECT_EQ(work["columns"], Json({"329600"}));
+  EXPECT_EQ(work["index"], Json({2}));
+  EXPECT_EQ(work["median_us"], 1'000);
+  EXPECT_EQ(work["slowest"], Json({0, 1, 2}));
+}
+
 TEST(RunView, LeavesTheCurvesOutOnRequest) {
   RunViewInput input = RunAtStep(10);
   input.with_series = false;
