@@ -46,7 +46,7 @@ class Page(page_scripts.PageTest):
         self.assertEqual(seen["accessibilityFaultDark"], [])
         self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
                          dict.fromkeys(seen["panels"], "live"))
-        self.assertEqual(len(seen["panels"]), 8)
+        self.assertEqual(len(seen["panels"]), 9)
 
     def test_a_run_is_followed_to_its_end(self):
         lab = local_run.Lab(self.programs)
@@ -219,6 +219,8 @@ class Page(page_scripts.PageTest):
         self.assertEqual(work["slowest"], [0, 1, 2, 3])
         self.assertGreater(work["median_us"], 0)
         self.assertEqual({len(column) for column in work["columns"]}, {8})
+        self.assertGreater(view["series"]["flops_per_second"]["last"][-1], 0)
+        self.assertGreater(view["run"]["peak_flops_per_second"], 0)
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

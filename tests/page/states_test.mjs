@@ -8,7 +8,8 @@ import {
   EMPTY_CURVE, MadeUpServer, cluster, curve, faultView, fullRun, newRun, rankWork,
 } from "./made_up_server.mjs";
 
-const PANELS = ["headline", "loss", "throughput", "ledger", "ranks", "faults", "snapshots", "nodes"];
+const PANELS = ["headline", "loss", "throughput", "ledger", "ranks", "mfu", "faults", "snapshots",
+  "nodes"];
 let browser;
 
 before(async () => {
@@ -142,6 +143,24 @@ test("16,384 ranks are drawn in 128 rows, with few elements", async () => {
     });
 });
 
+test("the utilisation is the model's FLOPs over the peak, or it says what is missing", async () => {
+  await withPage(() => {}, async (page) => {  // 1.5 of 4 TFLOP/s in the newest step
+    await waitForState(page, "live");
+    assert.equal(await text(page, "#fact-mfu"), "37.5 %");
+    assert.match(await text(page, "#mfu"), /37.5 %: the model does 1.50 TFLOP.s, .* 4.00 TFLOP/);
+    assert.match(await page.$eval("#mfu .chart", ({ariaLabel}) => ariaLabel), /sation: 37.5 %/);
+  });
+  await withPage((server) => (server.view.run.peak_flops_per_second = 0), async (page) => {
+    await waitForState(page, "live");
+    assert.equal(await text(page, "#fact-mfu"), "unknown");
+    assert.match(await text(page, "#mfu"), /1.50 TFLOP.s. The peak of the workers' devices is/);
+  });
+  await withPage((server) => (server.view.series.flops_per_second = EMPTY_CURVE), async (page) => {
+    await waitForState(page, "empty", ["mfu"]);
+    assert.match(await text(page, "#mfu"), /No worker has reported the model FLOPs/);
+  });
+});
+
 test("every panel of a full run is live and has its data", async () => {
   await withPage(() => {}, async (page) => {
     await waitForState(page, "live");
@@ -153,9 +172,9 @@ test("every panel of a full run is live and has its data", async () => {
     assert.match(shown.snapshots.text, /4.77 MiB/);
     assert.match(shown.nodes.text, /suspect/);
     assert.match(await text(page, "#fact-loss-now"), /10 s.*10 steps since .* of step 40/);
-    assert.equal(await page.$$eval("canvas", (all) => all.length), 4);
+    assert.equal(await page.$$eval("canvas", (all) => all.length), 5);
     await page.$$eval("details", (all) => all.forEach((details) => (details.open = true)));
-    await page.waitForFunction(() => document.querySelectorAll("details table").length === 4);
+    await page.waitForFunction(() => document.querySelectorAll("details table").length === 5);
   });
 });
 

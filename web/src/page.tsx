@@ -13,6 +13,7 @@ import {HeadlinePanel} from "./panels/headline";
 import {LedgerPanel} from "./panels/ledger";
 import {LossPanel} from "./panels/loss";
 import {MapPanel} from "./panels/map";
+import {MfuPanel} from "./panels/mfu";
 import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
 import {QueuesPanel} from "./panels/queues";
@@ -122,6 +123,7 @@ function RunView() {
       <ThroughputPanel />
       <LedgerPanel />
       <RanksPanel />
+      <MfuPanel />
       <FaultsPanel />
       <SnapshotsPanel />
       {store.frozen.value === null && <NodesPanel />}

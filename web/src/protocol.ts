@@ -22,6 +22,7 @@ export interface RunStatus extends RunEntry {
   validation_loss: number | null;
   tokens_per_second: number;
   seconds_per_step: number;
+  peak_flops_per_second: number;  // of all workers; 0: unknown
   eta_seconds: number;
   memory_step: number;
   committed_step: number;
@@ -113,6 +114,7 @@ export interface AllSeries {
   loss: SeriesColumns;
   validation_loss: SeriesColumns;
   tokens_per_second: SeriesColumns;
+  flops_per_second: SeriesColumns;
   goodput: SeriesColumns;
 }
 
@@ -154,6 +156,7 @@ export interface StepEvent {
     has_validation_loss: boolean;
     validation_loss: number | null;
     tokens_per_second: number;
+    flops_per_second: number;
     eta_seconds: number;
     goodput: number;
     total_steps: number;

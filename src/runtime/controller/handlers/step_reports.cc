@@ -139,6 +139,7 @@ void StepReports::NotificationStep(JobRecord& job, const proto::StepReported& re
   notification->set_gradient_norm(report.gradient_norm());
   notification->set_tokens_per_second(job.progress.tokens_per_second());
   notification->set_step_seconds(job.progress.step_seconds());
+  notification->set_flops_per_second(job.progress.flops_per_second());
   notification->set_total_steps(job.total_steps());
   notification->set_goodput(job.ledger.Goodput());
   notification->set_stall(job.ledger.ShareOf(proto::STALL));

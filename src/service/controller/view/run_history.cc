@@ -38,6 +38,9 @@ void RunHistory::TakeStep(const proto::StepNotification& step, int64_t at_ms) {
   if (step.tokens_per_second() > 0) {
     tokens_per_second_.Add(offset, step.step(), step.tokens_per_second());
   }
+  if (step.flops_per_second() > 0) {
+    flops_per_second_.Add(offset, step.step(), step.flops_per_second());
+  }
   goodput_.Add(offset, step.step(), step.goodput());
 }
 

@@ -34,6 +34,7 @@ class RunHistory {
   const Series& loss() const { return loss_; }
   const Series& validation_loss() const { return validation_loss_; }
   const Series& tokens_per_second() const { return tokens_per_second_; }
+  const Series& flops_per_second() const { return flops_per_second_; }
   const Series& goodput() const { return goodput_; }
   const SpentTime& spent_time() const { return spent_time_; }  // empty in older logs
   const RankMap& rank_map() const { return rank_map_; }        // empty if ranks do not report
@@ -48,6 +49,7 @@ class RunHistory {
   Series loss_;
   Series validation_loss_;
   Series tokens_per_second_;
+  Series flops_per_second_;
   Series goodput_;
   SpentTime spent_time_;
   RankMap rank_map_;

@@ -200,6 +200,7 @@ Json StatusJson(const RunViewInput& input) {
                {"validation_loss", status.validation_loss()},
                {"tokens_per_second", status.tokens_per_second()},
                {"seconds_per_step", status.seconds_per_step()},
+               {"peak_flops_per_second", status.job().prediction().peak_flops_per_second()},
                {"eta_seconds", status.eta_seconds()},
                {"memory_step", status.memory_step()},
                {"committed_step", status.committed_step()},
@@ -215,6 +216,7 @@ Json AllSeriesJson(const RunHistory& history) {
           {"loss", SeriesJson(history.loss())},
           {"validation_loss", SeriesJson(history.validation_loss())},
           {"tokens_per_second", SeriesJson(history.tokens_per_second())},
+          {"flops_per_second", SeriesJson(history.flops_per_second())},
           {"goodput", SeriesJson(history.goodput())}};
 }
 
