@@ -46,6 +46,14 @@ async function rest(page) {
   });
 }
 
+// The view of the run, whose parts belong to one moment.
+async function view(page) {
+  return page.evaluate(async () => {
+    const runs = await (await fetch("/v1/view/runs")).json();
+    return (await fetch(`/v1/view/run/${runs.runs[0].id}`)).json();
+  });
+}
+
 const browser = await launch(chromium);
 try {
   const seen = {};
@@ -73,6 +81,7 @@ try {
   seen.shown = await page.evaluate(compare);
   seen.panels = await panels(page);
   seen.after = await rest(page);
+  seen.view = await view(page);
 
   await page.screenshot({path: `${folder}/light.png`, fullPage: true});
   seen.accessibilityLight = await accessibility(page);

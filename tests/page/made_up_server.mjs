@@ -35,14 +35,29 @@ export function newRun(now = Date.now()) {
       id: "gpt-1", name: "gpt", state: "queued", submitted_at_ms: now - 60_000, ended_at_ms: 0,
       reason: "", attempt: 0, restarts: 0, step: 0, highest_step: 0, total_steps: 0, loss: 0,
       first_loss: 0, validation_loss: 0, tokens_per_second: 0, seconds_per_step: 0,
+      peak_flops_per_second: 0,
       eta_seconds: -1, memory_step: 0, committed_step: 0, copied_step: 0,
       snapshot_interval_steps: 0, snapshot_interval_reason: "", run_directory: "/runs/gpt",
     },
     loss_now: null,
     ledger: {rank_seconds: 0, wall_seconds: 0, goodput: 0, categories: []},
+    spent_time: null, rank_work: null,
     faults: [], faults_total: 0, snapshots: [], nodes: [], nodes_total: 0,
     series: {from_ms: now - 60_000, loss: EMPTY_CURVE, validation_loss: EMPTY_CURVE,
-      tokens_per_second: EMPTY_CURVE, goodput: EMPTY_CURVE},
+      tokens_per_second: EMPTY_CURVE, flops_per_second: EMPTY_CURVE, goodput: EMPTY_CURVE},
+  };
+}
+
+// Rank 1 works half as long again as the others in the newer half of the time.
+export function rankWork(groups, periods, now, ranksPerGroup = 1) {
+  const column = (late) => Array.from({length: groups}, (_, group) =>
+    (group === 1 && late ? 75 : 50).toString(16)).join("");
+  return {
+    from_ms: now - 60_000, width_ms: 1_000, ranks: groups * ranksPerGroup,
+    ranks_per_group: ranksPerGroup, median_us: 2_000,
+    slowest: Array.from({length: groups}, (_, group) => group * ranksPerGroup),
+    index: Array.from({length: periods}, (_, i) => i + 10),
+    columns: Array.from({length: periods}, (_, i) => column(i >= periods / 2)),
   };
 }
 
@@ -51,6 +66,7 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
   const view = newRun(now);
   Object.assign(view.run, {state: "running", reason: text, attempt: 2, step: 50, highest_step: 50,
     total_steps: 100, loss: 2.5, tokens_per_second: 1_000, seconds_per_step: 1, eta_seconds: 50,
+    peak_flops_per_second: 4e12,
     snapshot_interval_steps: 10, snapshot_interval_reason: text, run_directory: `/runs/${text}`});
   view.loss_now = {tier: "memory", step: 40, steps: 10, seconds: 10};
   view.ledger = {rank_seconds: 10, wall_seconds: 5, goodput: 0.75, categories: [
@@ -58,6 +74,18 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
     {category: "detect", rank_seconds: 0.5}, {category: "snapshot", rank_seconds: 0.25},
     {category: "data_stall", rank_seconds: 0.25}, {category: "start_up_time", rank_seconds: 0.5},
   ]};
+  // Four ranks for 60 s: a start, a fault, and the steps that it has lost.
+  const periods = (values) => values.flatMap((value) => new Array(10).fill(value));
+  view.spent_time = {from_ms: now - 60_000, width_ms: 1_000, periods: 60, categories: [
+    {category: "productive", rank_seconds: periods([0, 3.8, 1.9, 0, 3.8, 3.8])},
+    {category: "start_up_time", rank_seconds: periods([4, 0, 0, 0, 0, 0])},
+    {category: "lost_work", rank_seconds: periods([0, 0, 1.9, 0, 0, 0])},
+    {category: "detect", rank_seconds: periods([0, 0, 0, 1, 0, 0])},
+    {category: "restore_time", rank_seconds: periods([0, 0, 0, 3, 0, 0])},
+    {category: "snapshot", rank_seconds: periods([0, 0.2, 0.2, 0, 0.1, 0.1])},
+    {category: "data_stall", rank_seconds: periods([0, 0, 0, 0, 0.1, 0.1])},
+  ]};
+  view.rank_work = rankWork(4, 40, now);
   view.faults = [{number: 1, what: text, class: "process", node: text, rank: 1, injected: true,
     action: text, lost_steps: 5, from_step: 20, happened_at_ms: now - 30_000,
     detected_at_ms: now - 29_900, decided_at_ms: now - 29_800, first_step_at_ms: now - 28_000,
@@ -72,7 +100,9 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
   view.nodes_total = 2;
   const loss = Array.from({length: 50}, (_, i) => 6 / (1 + i / 10));
   view.series = {from_ms: now - 60_000, loss: curve(loss), validation_loss: curve(loss.slice(0, 5)),
-    tokens_per_second: curve(loss.map((value) => 1_000 + value)), goodput: curve([0.2, 0.5, 0.75])};
+    tokens_per_second: curve(loss.map((value) => 1_000 + value)),
+    flops_per_second: curve(loss.map((_, i) => 1e12 + 1e10 * (i + 1))),
+    goodput: curve([0.2, 0.5, 0.75])};
   return view;
 }
 

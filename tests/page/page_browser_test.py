@@ -36,6 +36,7 @@ class Page(page_scripts.PageTest):
         self.check_access(seen)
         self.check_numbers(seen)
         self.check_curves(seen)
+        self.check_time_and_ranks(seen["view"])
         self.check_cluster(seen["cluster"])
         self.check_fault(seen)
         self.assertEqual(seen["accessibilityLight"], [])
@@ -45,7 +46,7 @@ class Page(page_scripts.PageTest):
         self.assertEqual(seen["accessibilityFaultDark"], [])
         self.assertEqual({name: panel["state"] for name, panel in seen["panels"].items()},
                          dict.fromkeys(seen["panels"], "live"))
-        self.assertEqual(len(seen["panels"]), 7)
+        self.assertEqual(len(seen["panels"]), 9)
 
     def test_a_run_is_followed_to_its_end(self):
         lab = local_run.Lab(self.programs)
@@ -204,6 +205,22 @@ class Page(page_scripts.PageTest):
         for stage in ("Detection", "Diagnosis and decision", "Restart", "Restore", "First step",
                       "Steps done again"):
             self.assertEqual(states[stage], "done", seen["faultStages"])
+
+    # Of one moment: the ledger over time has the sums of the ledger, with the fault in the past.
+    def check_time_and_ranks(self, view):
+        spent = view["spent_time"]
+        over_time = {each["category"]: sum(each["rank_seconds"]) for each in spent["categories"]}
+        self.assertIn("lost_work", over_time)
+        for each in view["ledger"]["categories"]:
+            self.assertAlmostEqual(over_time.get(each["category"], 0), each["rank_seconds"],
+                                   delta=1e-4 * view["ledger"]["rank_seconds"])
+        work = view["rank_work"]
+        self.assertEqual((work["ranks"], work["ranks_per_group"]), (4, 1))
+        self.assertEqual(work["slowest"], [0, 1, 2, 3])
+        self.assertGreater(work["median_us"], 0)
+        self.assertEqual({len(column) for column in work["columns"]}, {8})
+        self.assertGreater(view["series"]["flops_per_second"]["last"][-1], 0)
+        self.assertGreater(view["run"]["peak_flops_per_second"], 0)
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

@@ -5,10 +5,11 @@ import {after, before, test} from "node:test";
 
 import {accessibility, launch, open, panels, setTheme} from "./browser.mjs";
 import {
-  EMPTY_CURVE, MadeUpServer, cluster, curve, faultView, fullRun, newRun,
+  EMPTY_CURVE, MadeUpServer, cluster, curve, faultView, fullRun, newRun, rankWork,
 } from "./made_up_server.mjs";
 
-const PANELS = ["headline", "loss", "throughput", "ledger", "faults", "snapshots", "nodes"];
+const PANELS = ["headline", "loss", "throughput", "ledger", "ranks", "mfu", "faults", "snapshots",
+  "nodes"];
 let browser;
 
 before(async () => {
@@ -76,6 +77,90 @@ test("without a run the page names the command that starts one", async () => {
   });
 });
 
+// The sums of the groups of the made-up run, worked by hand.
+test("the shares of the time over the run are a chart with a cursor and a table", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    const chart = '#ledger [aria-label^="Shares of the time over the run"]';
+    assert.match(await page.$eval(chart, (element) => element.ariaLabel),
+      /periods of 1.0 s. The newest period has productive 95.0 %, snapshots 2.5 %, input 2.5 %/);
+    await page.focus(chart);
+    for (let i = 0; i < 25; ++i) await page.keyboard.press("ArrowLeft");
+    assert.match(await text(page, "#ledger .cursor"), /recovery 100.0 %/);
+    await page.$eval("#spent-time", (details) => (details.open = true));
+    await page.waitForSelector("#spent-time tfoot td");
+    const sums = await page.$$eval("#spent-time tfoot td", (cells) =>
+      cells.map(({dataset}) => [dataset.group, Math.round(Number(dataset.value) * 1e6) / 1e6]));
+    assert.deepEqual(sums, [["productive", 133], ["lost", 19], ["recovery", 40], ["snapshot", 6],
+      ["input", 2], ["other", 40]]);
+  });
+});
+
+test("without the shares over time the panel shows the goodput's curve", async () => {
+  await withPage((server) => (server.view.spent_time = null), async (page) => {
+    await waitForState(page, "live");
+    await page.waitForSelector('#ledger [aria-label^="Goodput over time"]');
+    assert.equal(await page.$("#spent-time"), null);
+  });
+});
+
+test("the heat map of the ranks names the slow one, by cursor and as a table", async () => {
+  await withPage(() => {}, async (page) => {
+    await waitForState(page, "live");
+    assert.match(await text(page, "#ranks .content"), /a rank works 2 ms \(median\)/);
+    assert.match(await text(page, "#late"), /^ rank 1 works at least 50.0 % longer than/);
+    const map = '#ranks [aria-label^="Heat map of 4 ranks in 4 rows and 40 periods"]';
+    await page.focus(map);
+    const keys = ["ArrowLeft", "ArrowDown", ...new Array(39).fill("ArrowLeft")];
+    for (const [i, key] of keys.entries()) {
+      await page.keyboard.press(key);
+      if (i === 0) assert.match(await text(page, "#ranks .cursor"), /^rank 0, .*: as long as/);
+      if (i === 1) assert.match(await text(page, "#ranks .cursor"), /^rank 1, .*: 50.0 % longer/);
+    }
+    assert.match(await text(page, "#ranks .cursor"), /^rank 1, .*: as long as the median/);
+    await (await page.$("#ranks details summary")).click();
+    await page.waitForSelector("#ranks tbody tr");
+    assert.match(await text(page, "#ranks tbody tr"), /^rank 1150.0 % longer/);
+  });
+});
+
+test("16,384 ranks are drawn in 128 rows, with few elements", async () => {
+  await withPage((server) => (server.view.rank_work = rankWork(128, 240, Date.now(), 128)),
+    async (page) => {
+      await waitForState(page, "live", ["ranks"]);
+      assert.match(await text(page, "#ranks .content"), /A row has 128 ranks and shows the slow/);
+      assert.match(await text(page, "#late"), /^ rank 128 works/);
+      assert.ok(await page.$$eval("#ranks *", (all) => all.length) < 60);
+      const height = await page.$eval("#ranks canvas", (canvas) => canvas.clientHeight);
+      assert.equal(height, 256);
+      // Not all of one colour: the rows of the slow group are drawn.
+      const colours = await page.$eval("#ranks canvas", (canvas) => {
+        const context = canvas.getContext("2d");
+        const at = (y) => context.getImageData(canvas.width / 2 + 60, y, 1, 1).data.join();
+        return [at(1), at(Math.round(canvas.height * 1.5 / 128))];
+      });
+      assert.notEqual(colours[0], colours[1]);
+    });
+});
+
+test("the utilisation is the model's FLOPs over the peak, or it says what is missing", async () => {
+  await withPage(() => {}, async (page) => {  // 1.5 of 4 TFLOP/s in the newest step
+    await waitForState(page, "live");
+    assert.equal(await text(page, "#fact-mfu"), "37.5 %");
+    assert.match(await text(page, "#mfu"), /37.5 %: the model does 1.50 TFLOP.s, .* 4.00 TFLOP/);
+    assert.match(await page.$eval("#mfu .chart", ({ariaLabel}) => ariaLabel), /sation: 37.5 %/);
+  });
+  await withPage((server) => (server.view.run.peak_flops_per_second = 0), async (page) => {
+    await waitForState(page, "live");
+    assert.equal(await text(page, "#fact-mfu"), "unknown");
+    assert.match(await text(page, "#mfu"), /1.50 TFLOP.s. The peak of the workers' devices is/);
+  });
+  await withPage((server) => (server.view.series.flops_per_second = EMPTY_CURVE), async (page) => {
+    await waitForState(page, "empty", ["mfu"]);
+    assert.match(await text(page, "#mfu"), /No worker has reported the model FLOPs/);
+  });
+});
+
 test("every panel of a full run is live and has its data", async () => {
   await withPage(() => {}, async (page) => {
     await waitForState(page, "live");
@@ -87,9 +172,9 @@ test("every panel of a full run is live and has its data", async () => {
     assert.match(shown.snapshots.text, /4.77 MiB/);
     assert.match(shown.nodes.text, /suspect/);
     assert.match(await text(page, "#fact-loss-now"), /10 s.*10 steps since .* of step 40/);
-    assert.equal(await page.$$eval("canvas", (all) => all.length), 3);
-    for (const details of await page.$$("details summary")) await details.click();
-    await page.waitForFunction(() => document.querySelectorAll("details table").length === 3);
+    assert.equal(await page.$$eval("canvas", (all) => all.length), 5);
+    await page.$$eval("details", (all) => all.forEach((details) => (details.open = true)));
+    await page.waitForFunction(() => document.querySelectorAll("details table").length === 5);
   });
 });
 

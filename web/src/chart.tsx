@@ -1,17 +1,14 @@
-// A curve over time: a canvas with a name, a cursor for the arrow keys, and a table.
-import {useEffect, useRef, useState} from "preact/hooks";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
+// Curves over time: a canvas with a name, a cursor for the arrow keys, and a table.
+import type uPlot from "uplot";
 
 import {drawFaults, faultsOf} from "./chart_faults";
 import {pointsOf, type Points} from "./chart_points";
 import {ChartTable} from "./chart_table";
 import {clock, count} from "./format";
+import {Plot} from "./plot";
 import type {AllSeries, SeriesColumns} from "./protocol";
 import * as store from "./store";
-import {colour, themeVersion} from "./theme";
-
-const HEIGHT = 190;
+import {colour} from "./theme";
 
 export interface Curve {
   label: string;
@@ -27,45 +24,14 @@ interface Props {
   show: (value: number | null) => string;
 }
 
-function options(props: Props, width: number, onCursor: (chart: uPlot) => void): uPlot.Options {
-  const axis = {
-    stroke: () => colour("soft"),
-    grid: {stroke: () => colour("line"), width: 1},
-    ticks: {stroke: () => colour("line"), width: 1},
-    font: "12px system-ui, sans-serif",
-  };
+function seriesOf(curve: Curve): uPlot.Series {
   return {
-    width,
-    height: HEIGHT,
-    legend: {show: false},
-    cursor: {drag: {x: true, y: false}, points: {size: 7}},
-    scales: {x: {time: true}},
-    axes: [
-      {...axis, space: 70, size: 30, values: (_, ticks) => ticks.map((tick) => clock(tick * 1e3))},
-      {...axis, size: 64, values: (_, ticks) => ticks.map((tick) => props.show(tick))},
-    ],
-    series: [
-      {},
-      ...props.curves.map((curve) => ({
-        label: curve.label,
-        stroke: () => colour(curve.colour),
-        width: 1.5,
-        dash: curve.dashed ? [6, 4] : undefined,
-        spanGaps: false,
-        points: {show: curve.dashed, size: 4, fill: () => colour(curve.colour)},
-      })),
-    ],
-    hooks: {
-      draw: [(chart) => drawFaults(chart, faultsOf(store.view.value), marksOf(props))],
-      setCursor: [onCursor],
-      setSelect: [(chart) => {
-        if (chart.select.width < 2) return;
-        const from = chart.posToVal(chart.select.left, "x") * 1000;
-        const to = chart.posToVal(chart.select.left + chart.select.width, "x") * 1000;
-        chart.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
-        store.range.value = {from, to};
-      }],
-    },
+    label: curve.label,
+    stroke: () => colour(curve.colour),
+    width: 1.5,
+    dash: curve.dashed ? [6, 4] : undefined,
+    spanGaps: false,
+    points: {show: curve.dashed, size: 4, fill: () => colour(curve.colour)},
   };
 }
 
@@ -91,9 +57,7 @@ function summary(props: Props): string {
   return `${props.name}. ${parts.join(". ")}. Use the arrow keys to read values.`;
 }
 
-function cursorText(chart: uPlot, props: Props, points: Points): string {
-  const at = chart.cursor.idx;
-  if (at === null || at === undefined) return "";
+function cursorText(at: number, props: Props, points: Points): string {
   const values = props.curves.map((curve, i) => {
     const value = points.data[i + 1]?.[at];
     return value === null || value === undefined ? null : `${curve.label} ${props.show(value)}`;
@@ -103,65 +67,14 @@ function cursorText(chart: uPlot, props: Props, points: Points): string {
     .filter(Boolean).join(", ");
 }
 
-function xRange(props: Props): {min: number; max: number} {
-  const range = store.range.value;
-  const from = range?.from ?? props.series.from_ms;
-  const to = range?.to ?? store.lastMs.value;
-  return {min: from / 1e3, max: Math.max(to, from + 1_000) / 1e3};
-}
-
-// Moves the cursor to the next point of the data, for the arrow keys.
-function moveCursor(chart: uPlot, key: string) {
-  const last = chart.data[0].length - 1;
-  const at = chart.cursor.idx ?? last;
-  const next = Math.min(last, Math.max(0, at + (key === "ArrowRight" ? 1 : -1)));
-  const left = chart.valToPos(chart.data[0][next] ?? 0, "x");
-  chart.setCursor({left, top: chart.cursor.top ?? 10});
-}
-
 export function Chart(props: Props) {
-  const holder = useRef<HTMLDivElement>(null);
-  const chart = useRef<uPlot | null>(null);
-  const latest = useRef({props, points: pointsOf(props.curves, props.series.from_ms)});
-  const [cursor, setCursor] = useState("");
-  const theme = themeVersion.value;
-  latest.current = {props, points: pointsOf(props.curves, props.series.from_ms)};
-
-  useEffect(() => {
-    const element = holder.current!;
-    const onCursor = (moved: uPlot) =>
-      setCursor(cursorText(moved, latest.current.props, latest.current.points));
-    const made = new uPlot(
-      options(latest.current.props, element.clientWidth, onCursor), [[]], element);
-    chart.current = made;
-    const observer = new ResizeObserver(
-      () => made.setSize({width: element.clientWidth, height: HEIGHT}));
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      made.destroy();
-      chart.current = null;
-    };
-  }, [theme, props.curves.length]);
-
-  useEffect(() => {
-    const made = chart.current;
-    if (made === null) return;
-    made.batch(() => {
-      made.setData(latest.current.points.data as uPlot.AlignedData, false);
-      made.setScale("x", xRange(props));
-    });
-  });
-
+  const points = pointsOf(props.curves, props.series.from_ms);
   return (
     <>
-      <div class="chart" ref={holder} tabIndex={0} role="group" aria-label={summary(props)}
-        onKeyDown={(event) => {
-          if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-          event.preventDefault();
-          if (chart.current !== null) moveCursor(chart.current, event.key);
-        }} />
-      <p class="cursor" role="status">{cursor || "\u00a0"}</p>
+      <Plot label={summary(props)} fromMs={props.series.from_ms}
+        data={points.data as uPlot.AlignedData} series={props.curves.map(seriesOf)}
+        show={props.show} cursorText={(at) => cursorText(at, props, points)}
+        draw={(chart) => drawFaults(chart, faultsOf(store.view.value), marksOf(props))} />
       <ChartTable {...props} />
     </>
   );

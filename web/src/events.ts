@@ -14,6 +14,9 @@ function extendCurves(view: RunView, atMs: number, {step}: StepEvent) {
   if (step.tokens_per_second > 0) {
     addSample(series.tokens_per_second, offset, step.step, step.tokens_per_second);
   }
+  if (step.flops_per_second > 0) {
+    addSample(series.flops_per_second, offset, step.step, step.flops_per_second);
+  }
   addSample(series.goodput, offset, step.step, step.goodput);
 }
 

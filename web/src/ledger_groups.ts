@@ -24,12 +24,15 @@ export interface Share {
   rankSeconds: number;
 }
 
+export function isIn(group: Group, category: string): boolean {
+  return group.id === "other" ? !NAMED.has(category) : group.categories.includes(category);
+}
+
 export function sharesOf(ledger: Ledger): Share[] {
   return GROUPS.map((group) => ({
     group,
     rankSeconds: ledger.categories
-      .filter(({category}) => group.id === "other" ? !NAMED.has(category)
-        : group.categories.includes(category))
+      .filter(({category}) => isIn(group, category))
       .reduce((sum, each) => sum + each.rank_seconds, 0),
   }));
 }

@@ -13,9 +13,11 @@ import {HeadlinePanel} from "./panels/headline";
 import {LedgerPanel} from "./panels/ledger";
 import {LossPanel} from "./panels/loss";
 import {MapPanel} from "./panels/map";
+import {MfuPanel} from "./panels/mfu";
 import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
 import {QueuesPanel} from "./panels/queues";
+import {RanksPanel} from "./panels/ranks";
 import {SnapshotsPanel} from "./panels/snapshots";
 import {ThroughputPanel} from "./panels/throughput";
 import {WaitingPanel} from "./panels/waiting";
@@ -120,6 +122,8 @@ function RunView() {
       <LossPanel />
       <ThroughputPanel />
       <LedgerPanel />
+      <RanksPanel />
+      <MfuPanel />
       <FaultsPanel />
       <SnapshotsPanel />
       {store.frozen.value === null && <NodesPanel />}

@@ -22,6 +22,7 @@ export interface RunStatus extends RunEntry {
   validation_loss: number | null;
   tokens_per_second: number;
   seconds_per_step: number;
+  peak_flops_per_second: number;  // of all workers; 0: unknown
   eta_seconds: number;
   memory_step: number;
   committed_step: number;
@@ -75,6 +76,27 @@ export interface Ledger {
   categories: {category: string; rank_seconds: number}[];
 }
 
+// The rank seconds of each category in periods of one width, from `from_ms` on.
+export interface SpentTime {
+  from_ms: number;
+  width_ms: number;
+  periods: number;
+  categories: {category: string; rank_seconds: number[]}[];
+}
+
+// How long groups of ranks worked in a step, relative to the median of the same moment. A column is
+// a period that has values: two hexadecimal digits for each group, in fiftieths of the median.
+export interface RankWork {
+  from_ms: number;
+  width_ms: number;
+  ranks: number;
+  ranks_per_group: number;
+  median_us: number;  // of the newest entry
+  slowest: number[];  // the slowest rank of each group, in the newest entry
+  index: number[];    // the period of each column
+  columns: string[];
+}
+
 // Columns of the periods that have samples; null: the period has no finite value.
 export interface SeriesColumns {
   width_ms: number;
@@ -92,6 +114,7 @@ export interface AllSeries {
   loss: SeriesColumns;
   validation_loss: SeriesColumns;
   tokens_per_second: SeriesColumns;
+  flops_per_second: SeriesColumns;
   goodput: SeriesColumns;
 }
 
@@ -102,6 +125,8 @@ export interface RunView {
   run: RunStatus;
   loss_now: {tier: string; step: number; steps: number; seconds: number} | null;
   ledger: Ledger;
+  spent_time: SpentTime | null;  // null: the log of the run is too old for it
+  rank_work: RankWork | null;  // null: no rank has reported it
   faults: Fault[];
   faults_total: number;
   snapshots: SnapshotTier[];
@@ -131,6 +156,7 @@ export interface StepEvent {
     has_validation_loss: boolean;
     validation_loss: number | null;
     tokens_per_second: number;
+    flops_per_second: number;
     eta_seconds: number;
     goodput: number;
     total_steps: number;

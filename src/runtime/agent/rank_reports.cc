@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -63,10 +64,12 @@ void RankReports::Restored(const WorkerRestored& report) {
 std::optional<proto::Event> RankReports::Step(const WorkerStep& report) {
   Rank& rank = rank_of(report.worker.rank);
   if (report.step <= rank.last_step) return std::nullopt;
-  rank.last_step = report.step;
-
   PendingStep& pending = steps_[report.step];
   AddTo(pending, report);
+  AddWork(pending, report);
+  rank.last_step = report.step;
+  rank.stepped_at_ns = ToNanoseconds(report.at);
+
   // A step counts for the node when its slowest rank has done it. Steps below it that lack a rank's
   // report are merged with it: a rank reports each step at most once and in order, so none will
   // come.
@@ -112,6 +115,39 @@ void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
   if (!pending.validation_loss.has_value()) pending.validation_loss = report.validation_loss;
 }
 
+// The time since the rank's last step, less what it reports. The first step of an attempt warms up,
+// and between steps that are not next to each other there is more than a step.
+void RankReports::AddWork(PendingStep& pending, const WorkerStep& report) {
+  const Rank& rank = rank_of(report.worker.rank);
+  const int64_t took_ns = ToNanoseconds(report.at) - rank.stepped_at_ns;
+  if (rank.stepped_at_ns == 0 || report.step != rank.last_step + 1) return;
+  int64_t work_ns = std::min<int64_t>(took_ns, kLongestPart.count());
+  for (const Duration part :
+       {report.data, report.snapshot, report.evaluation, report.communication}) {
+    work_ns -= std::clamp<int64_t>(part.count(), 0, kLongestPart.count());
+  }
+  pending.work_ns.resize(ranks_.size());
+  // At least 1 us: 0 is unknown.
+  pending.work_ns[report.worker.rank - first_rank_] = std::max<int64_t>(work_ns, 1'000);
+}
+
+void RankReports::AddRankWork(std::map<uint64_t, PendingStep>::const_iterator end,
+                              proto::StepReported& merged) const {
+  if (merged.times().communication_ns() == 0) return;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    int64_t sum_us = 0;
+    int64_t steps = 0;
+    for (auto pending = steps_.begin(); pending != end; ++pending) {
+      const std::vector<int64_t>& work_ns = pending->second.work_ns;
+      if (i >= work_ns.size() || work_ns[i] == 0) continue;
+      sum_us += work_ns[i] / 1'000;
+      ++steps;
+    }
+    constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+    merged.add_rank_work_us(static_cast<uint32_t>(steps > 0 ? std::min(kMost, sum_us / steps) : 0));
+  }
+}
+
 // One event for all pending steps up to `step`, which every rank has reported.
 proto::Event RankReports::MergeThrough(uint64_t step) {
   const PendingStep& newest = steps_.at(step);
@@ -149,6 +185,7 @@ proto::Event RankReports::MergeThrough(uint64_t step) {
   times.set_evaluation_ns(sum.evaluation_ns / ranks);
   times.set_communication_ns(sum.communication_ns / ranks);
   times.set_longest_ns(sum.longest_ns);
+  AddRankWork(end, merged);
   if (speaks_for_job) {
     merged.set_has_loss(true);
     merged.set_loss(newest.loss);

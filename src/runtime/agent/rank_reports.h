@@ -44,6 +44,7 @@ class RankReports {
     proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
     std::array<int64_t, kPhases> entered_at_ns{};  // that phase or a later one
     uint64_t last_step = 0;
+    int64_t stepped_at_ns = 0;  // when it did; 0: not yet
     uint64_t last_sealed = 0;
   };
   struct PendingStep {
@@ -61,6 +62,7 @@ class RankReports {
     double gradient_norm = 0;
     std::optional<double> validation_loss;
     std::set<uint32_t> not_finite;  // the ranks whose loss is not
+    std::vector<int64_t> work_ns;   // of each rank; 0: unknown
   };
   struct PendingSeal {
     uint32_t ranks = 0;
@@ -76,7 +78,12 @@ class RankReports {
 
   const Rank& rank_of(uint32_t rank) const { return ranks_.at(rank - first_rank_); }
   Rank& rank_of(uint32_t rank) { return ranks_.at(rank - first_rank_); }
-  static void AddTo(PendingStep& pending, const WorkerStep& report);
+  void AddTo(PendingStep& pending, const WorkerStep& report);
+  // Notes the time in which the rank worked, without waits. Requires that its last step is still
+  // that before the report.
+  void AddWork(PendingStep& pending, const WorkerStep& report);
+  void AddRankWork(std::map<uint64_t, PendingStep>::const_iterator end,
+                   proto::StepReported& merged) const;
   proto::Event MergeThrough(uint64_t step);
 
   JobId job_;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
+#include <vector>
 
 namespace longhaul::runtime {
 namespace {
@@ -76,6 +78,38 @@ TEST(RankReports, AveragesTimesAndTakesTheLossFromTheRankThatHasIt) {
   EXPECT_TRUE(merged.has_loss());
   EXPECT_EQ(merged.loss(), 2.5);
   EXPECT_EQ(merged.tokens(), 512u);
+}
+
+WorkerStep StepWithWaits(uint32_t rank, uint64_t step, int64_t at_ms, int64_t communication_ms) {
+  WorkerStep report = StepOf(rank, step, at_ms);
+  report.communication = milliseconds(communication_ms);
+  report.data = milliseconds(1);
+  return report;
+}
+
+std::vector<uint32_t> WorkIn(const std::optional<proto::Event>& event) {
+  if (!event.has_value()) return {};
+  const auto& work_us = event->step_reported().rank_work_us();
+  return {work_us.begin(), work_us.end()};
+}
+
+// Both ranks end their steps together, 20 ms apart. Rank 3 computes for 18 ms, and rank 2 waits.
+TEST(RankReports, HasTheTimeInWhichEachRankWorks) {
+  RankReports reports(kJob, 3, 2, 2);
+  reports.Step(StepWithWaits(2, 1, 1'000, 5));
+  EXPECT_EQ(WorkIn(reports.Step(StepWithWaits(3, 1, 1'000, 5))), (std::vector<uint32_t>{0, 0}))
+      << "the first step of an attempt warms up";
+  reports.Step(StepWithWaits(2, 2, 1'020, 14));
+  EXPECT_EQ(WorkIn(reports.Step(StepWithWaits(3, 2, 1'020, 1))),
+            (std::vector<uint32_t>{5'000, 18'000}));
+  reports.Step(StepWithWaits(2, 4, 1'060, 14));
+  EXPECT_EQ(WorkIn(reports.Step(StepWithWaits(3, 3, 1'040, 1))), (std::vector<uint32_t>{}));
+  EXPECT_EQ(WorkIn(reports.Step(StepWithWaits(3, 4, 1'060, 30))), (std::vector<uint32_t>{0, 9'000}))
+      << "rank 2 has not reported step 3; the mean of 18 ms and of what is left of 20 ms";
+  RankReports silent(kJob, 3, 0, 1);
+  silent.Step(StepOf(0, 1, 1'000));
+  EXPECT_EQ(WorkIn(silent.Step(StepOf(0, 2, 1'020))), (std::vector<uint32_t>{}))
+      << "without the time of communication all ranks would be equal";
 }
 
 TEST(RankReports, NamesTheRanksWhoseLossIsNotFiniteOnEveryNode) {

@@ -87,15 +87,27 @@ void ControllerContext::AddNodeNotification(const NodeId& node) {
   *AddNotification("").mutable_node() = StatusOf(nodes.at(node));
 }
 
-void ControllerContext::AddFaultNotification(const JobRecord& job, const proto::Fault& fault) {
-  *AddNotification(job.id()).mutable_fault() = fault;
+void ControllerContext::AddFaultNotification(JobRecord& job, const proto::Fault& fault) {
+  proto::Notification& notification = AddNotification(job.id());
+  *notification.mutable_fault() = fault;
+  AddLedger(job, notification);
+}
+
+void ControllerContext::AddLedger(JobRecord& job, proto::Notification& notification) const {
+  auto* categories = notification.mutable_ledger()->mutable_categories();
+  const proto::Ledger ledger = job.ledger.Summary(now);
+  for (const proto::CategoryTime& each : ledger.categories()) {
+    if (each.rank_seconds() > 0) *categories->Add() = each;
+  }
+  job.ledger_notes.Note(now);
 }
 
 void ControllerContext::SetState(JobRecord& job, proto::JobState state, const std::string& reason) {
   if (!job.life.Enter(state, reason, job.placement.leaving())) return;
-  auto* notification = AddNotification(job.id()).mutable_state();
-  notification->set_state(state);
-  notification->set_reason(reason);
+  proto::Notification& notification = AddNotification(job.id());
+  notification.mutable_state()->set_state(state);
+  notification.mutable_state()->set_reason(reason);
+  AddLedger(job, notification);
   bool changed = false;
   if (state == proto::RUNNING) {
     changed = active.insert(job.id()).second;

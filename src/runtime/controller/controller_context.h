@@ -65,7 +65,9 @@ class ControllerContext {
   void AddMessage(const std::string& job, proto::MessageNotification::Severity severity,
                   std::string text);
   void AddNodeNotification(const NodeId& node);
-  void AddFaultNotification(const JobRecord& job, const proto::Fault& fault);
+  void AddFaultNotification(JobRecord& job, const proto::Fault& fault);
+  // Adds the sums of the job's ledger at this moment to a notification of the job.
+  void AddLedger(JobRecord& job, proto::Notification& notification) const;
   void SetState(JobRecord& job, proto::JobState state, const std::string& reason);
 
   // Reports the condition of the node to the scheduler.

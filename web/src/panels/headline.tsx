@@ -7,6 +7,7 @@ import {
   count, dayAndClock, duration, foreign, number, percent, plural, UNKNOWN, words,
 } from "../format";
 import {Mark, toneOfRun} from "../mark";
+import {utilisationOf} from "../mfu";
 import {Panel} from "../panel";
 import type {RunView} from "../protocol";
 import {may} from "../session";
@@ -37,6 +38,11 @@ function lossNow(view: RunView) {
   return <>{duration(loss.seconds)} <span class="soft">{from}</span></>;
 }
 
+function utilisation(view: RunView) {
+  const share = utilisationOf(view);
+  return share === null ? UNKNOWN : percent(share);
+}
+
 export function HeadlinePanel() {
   const view = store.view.value;
   const empty = view === null && store.runs.value?.length === 0
@@ -56,6 +62,7 @@ export function HeadlinePanel() {
           <Fact name="Tokens per second" id="fact-throughput">
             {view.run.tokens_per_second > 0 ? number(view.run.tokens_per_second) : UNKNOWN}
           </Fact>
+          <Fact name="Model FLOPs utilisation" id="fact-mfu">{utilisation(view)}</Fact>
           <Fact name="Goodput" id="fact-goodput">
             {view.ledger.rank_seconds > 0 ? percent(view.ledger.goodput) : UNKNOWN}
           </Fact>

@@ -3,6 +3,7 @@ import {percent, seconds, shellWord, words} from "../format";
 import {sharesOf, sumAgrees, sumOf} from "../ledger_groups";
 import {Panel} from "../panel";
 import type {Ledger} from "../protocol";
+import {SpentTimeChart} from "../spent_time_chart";
 import * as store from "../store";
 
 function share(part: number, whole: number): string {
@@ -77,7 +78,8 @@ export function LedgerPanel() {
           <p><strong>{percent(ledger.goodput)}</strong> of the time since the job had nodes was
             productive.</p>
           <Bar ledger={ledger} />
-          {view!.series !== undefined && (
+          {view!.spent_time !== null ? <SpentTimeChart spent={view!.spent_time} />
+            : view!.series !== undefined && (
             <Chart name="Goodput over time" series={view!.series} show={(v) => percent(v ?? 0)}
               curves={[{label: "Goodput", columns: view!.series.goodput, colour: "good"}]} />
           )}

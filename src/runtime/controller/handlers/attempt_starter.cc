@@ -63,6 +63,7 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   context_.deadlines.Clear(DeadlineKind::kVacate, id);
   job.hang.BeginAttempt();
   job.slowness.BeginAttempt(job.world());
+  job.rank_work.BeginAttempt(job.nodes(), job.local());
   job.idle.BeginAttempt();
   job.stacks.Cancel();
   // Copies and pieces of bad states may have arrived since the decision.
@@ -80,11 +81,13 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.numeric.BeginAttempt(from);
   context_.SetState(job, first ? proto::STARTING : proto::RECOVERING,
                     "forming attempt " + std::to_string(attempt));
-  auto* notification = context_.AddNotification(id).mutable_attempt();
-  notification->set_attempt(attempt);
-  notification->set_world(job.world());
-  for (const Member& member : job.group.members()) notification->add_gang(member.node.value());
-  *notification->mutable_restore() = restore;
+  proto::Notification& notification = context_.AddNotification(id);
+  proto::AttemptNotification& begun = *notification.mutable_attempt();
+  begun.set_attempt(attempt);
+  begun.set_world(job.world());
+  for (const Member& member : job.group.members()) begun.add_gang(member.node.value());
+  *begun.mutable_restore() = restore;
+  context_.AddLedger(job, notification);
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   job.starts.Begin(restore.tier(), context_.now);
   WatchStart(job);

@@ -60,6 +60,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
   } else {
     job->group.Report(place, last);
     stall = job->ledger.BookSteps(place, first, last, report.times(), at);
+    job->rank_work.Take(place, report);
   }
   if (place == 0 || report.whole_job()) {  // the node of rank 0 reports for the job
     ReportStall(*job, last, stall, at);
@@ -122,8 +123,13 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   InjectDueFaults(job);
 }
 
-void StepReports::NotificationStep(const JobRecord& job, const proto::StepReported& report) {
-  auto* notification = context_.AddNotification(job.id()).mutable_step();
+void StepReports::NotificationStep(JobRecord& job, const proto::StepReported& report) {
+  proto::Notification& added = context_.AddNotification(job.id());
+  if (job.ledger_notes.IsDue(job.ledger.start(), context_.now)) {
+    context_.AddLedger(job, added);
+    if (job.rank_work.has_news()) *added.mutable_rank_work() = job.rank_work.TakeEntry();
+  }
+  auto* notification = added.mutable_step();
   notification->set_step(job.progress.step());
   notification->set_attempt(job.life.attempt());
   notification->set_has_loss(report.has_loss());
@@ -133,6 +139,7 @@ void StepReports::NotificationStep(const JobRecord& job, const proto::StepReport
   notification->set_gradient_norm(report.gradient_norm());
   notification->set_tokens_per_second(job.progress.tokens_per_second());
   notification->set_step_seconds(job.progress.step_seconds());
+  notification->set_flops_per_second(job.progress.flops_per_second());
   notification->set_total_steps(job.total_steps());
   notification->set_goodput(job.ledger.Goodput());
   notification->set_stall(job.ledger.ShareOf(proto::STALL));

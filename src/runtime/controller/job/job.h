@@ -24,11 +24,13 @@
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
 #include "runtime/controller/job/numeric/numeric_watch.h"
+#include "runtime/controller/job/rank_work.h"
 #include "runtime/controller/job/snapshot_interval.h"
 #include "runtime/controller/job/snapshot_tracker.h"
 #include "runtime/controller/job/worker_group.h"
 #include "runtime/controller/slot_claim.h"
 #include "runtime/goodput/goodput_ledger.h"
+#include "runtime/goodput/ledger_notes.h"
 
 namespace longhaul::runtime::controller {
 
@@ -160,6 +162,8 @@ struct JobRecord {
   CheckpointWriter writer;
   CheckpointCopier copier;
   GoodputLedger ledger;
+  LedgerNotes ledger_notes;
+  RankWork rank_work;
   DataLedger data;
   SnapshotInterval interval;
   mutable uint64_t checked_attempt = 0;  // the attempt whose gang Invariants has checked

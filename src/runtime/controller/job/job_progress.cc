@@ -26,6 +26,7 @@ JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Dur
     step_seconds_ = step_seconds_ > 0 ? 0.8 * step_seconds_ + 0.2 * each : each;
     tokens_per_second_ =
         step_seconds_ > 0 ? static_cast<double>(report.tokens()) / count / step_seconds_ : 0;
+    flops_per_second_ = step_seconds_ > 0 ? report.flops() / count / step_seconds_ : 0;
   }
   Taken taken;
   taken.first_of_attempt = !std::exchange(reports_steps_, true);

@@ -58,6 +58,7 @@ class JobProgress {
   double tokens() const { return tokens_; }  // of steps that count
   double flops() const { return flops_; }
   double tokens_per_second() const { return tokens_per_second_; }
+  double flops_per_second() const { return flops_per_second_; }
   double step_seconds() const { return step_seconds_; }  // moving average
 
   // The steps of the whole run: as planned, else as read from the output; 0 when unknown.
@@ -82,6 +83,7 @@ class JobProgress {
   double tokens_ = 0;
   double flops_ = 0;
   double tokens_per_second_ = 0;
+  double flops_per_second_ = 0;  // model FLOPs
 };
 
 }  // namespace longhaul::runtime::controller

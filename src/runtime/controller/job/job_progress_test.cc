@@ -24,8 +24,11 @@ TEST(JobProgress, TheFirstReportOfAnAttemptSaysNothingOfTheSpeed) {
   JobProgress progress;
   EXPECT_TRUE(progress.TakeSteps(Steps(1, 1, 100), seconds(30), kNow).first_of_attempt);
   EXPECT_EQ(progress.step_seconds(), 0);
-  EXPECT_FALSE(progress.TakeSteps(Steps(2, 3, 200), seconds(2), kNow).first_of_attempt);
+  proto::StepReported report = Steps(2, 3, 200);
+  report.set_flops(6e9);
+  EXPECT_FALSE(progress.TakeSteps(report, seconds(2), kNow).first_of_attempt);
   EXPECT_DOUBLE_EQ(progress.step_seconds(), 1.0);
+  EXPECT_DOUBLE_EQ(progress.flops_per_second(), 3e9);
   EXPECT_DOUBLE_EQ(progress.tokens_per_second(), 100.0);
 }
 

@@ -15,6 +15,7 @@
 #include "io/files/file.h"
 #include "objects/files.h"
 #include "planner/local/cost.h"
+#include "planner/local/operator_times.h"
 #include "service/agent/copy_worker.h"
 #include "service/controller/submission/machine_facts.h"
 #include "service/controller/submission/usable_nodes.h"
@@ -193,6 +194,11 @@ void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts,
   prediction.set_micro_batch(plan.micro_batch);
   prediction.set_level(std::string(planner::LevelName(facts.level)));
   prediction.set_basis(facts.basis);
+  // The local nodes share the machine, so together the workers have all of its cores. An assumed
+  // speed says nothing about this machine.
+  if (facts.level == planner::CalibrationLevel::kAssumed) return;
+  const planner::OperatorTimes times(facts.device.figures);
+  prediction.set_peak_flops_per_second(times.best_flops_per_s() * facts.cores);
 }
 
 // With `memory: auto` each node reserves what the planner predicts for its workers.

@@ -10,6 +10,10 @@ constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 void RunHistory::Take(const proto::Notification& notification) {
   const int64_t at_ms = notification.at_ns() / kNanosecondsPerMillisecond;
   if (from_ms_ == 0) from_ms_ = at_ms;
+  if (notification.has_ledger()) {
+    spent_time_.Note(at_ms - from_ms_, notification.ledger().categories());
+  }
+  if (notification.has_rank_work()) rank_map_.Take(at_ms - from_ms_, notification.rank_work());
   if (notification.has_step()) return TakeStep(notification.step(), at_ms);
   if (!notification.has_snapshot()) return;
   const proto::SnapshotNotification& snapshot = notification.snapshot();
@@ -33,6 +37,9 @@ void RunHistory::TakeStep(const proto::StepNotification& step, int64_t at_ms) {
   }
   if (step.tokens_per_second() > 0) {
     tokens_per_second_.Add(offset, step.step(), step.tokens_per_second());
+  }
+  if (step.flops_per_second() > 0) {
+    flops_per_second_.Add(offset, step.step(), step.flops_per_second());
   }
   goodput_.Add(offset, step.step(), step.goodput());
 }

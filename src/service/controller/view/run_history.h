@@ -1,5 +1,5 @@
-// What a run's notifications say about its past, in bounded memory: the curves of the run view and
-// the newest snapshot of each tier. Pure.
+// What a run's notifications say about its past, in bounded memory: the curves of the run view,
+// where the time went, which ranks are slow, and the newest snapshot of each tier. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include <string>
 
 #include "proto/status.pb.h"
+#include "service/controller/view/rank_map.h"
 #include "service/controller/view/series.h"
+#include "service/controller/view/spent_time.h"
 
 namespace longhaul::service {
 
@@ -32,7 +34,10 @@ class RunHistory {
   const Series& loss() const { return loss_; }
   const Series& validation_loss() const { return validation_loss_; }
   const Series& tokens_per_second() const { return tokens_per_second_; }
+  const Series& flops_per_second() const { return flops_per_second_; }
   const Series& goodput() const { return goodput_; }
+  const SpentTime& spent_time() const { return spent_time_; }  // empty in older logs
+  const RankMap& rank_map() const { return rank_map_; }        // empty if ranks do not report
   const std::map<std::string, Tier>& tiers() const { return tiers_; }
 
  private:
@@ -44,7 +49,10 @@ class RunHistory {
   Series loss_;
   Series validation_loss_;
   Series tokens_per_second_;
+  Series flops_per_second_;
   Series goodput_;
+  SpentTime spent_time_;
+  RankMap rank_map_;
   std::map<std::string, Tier> tiers_;
 };
 

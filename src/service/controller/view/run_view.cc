@@ -89,6 +89,67 @@ Json LedgerJson(const proto::Ledger& ledger) {
   return json;
 }
 
+// The past from the log, and the time since then from the present ledger: so the sum of each
+// category is the ledger's. Empty when the log is older than the entries that this needs.
+Json SpentTimeJson(const RunViewInput& input) {
+  SpentTime spent = input.past.history.spent_time();
+  if (spent.empty()) return Json();
+  const proto::JobStatus& status = input.status;
+  const int64_t from_ms = input.past.history.from_ms();
+  if (status.ledger().categories_size() > 0) {
+    const int64_t ended_ns = status.ended_at_ns();
+    const int64_t at_ns = ended_ns > 0 ? ended_ns : ToNanoseconds(input.now);
+    spent.Note(at_ns / kNanosecondsPerMs - from_ms, status.ledger().categories());
+  }
+  Json json = {{"from_ms", from_ms},
+               {"width_ms", spent.width_ms()},
+               {"periods", spent.periods()},
+               {"categories", Json::array()}};
+  for (int i = 0; i < proto::Category_ARRAYSIZE; ++i) {
+    if (!proto::Category_IsValid(i)) continue;
+    const std::vector<double>& seconds = spent.Of(static_cast<proto::Category>(i));
+    if (std::all_of(seconds.begin(), seconds.end(), [](double each) { return each == 0; }))
+      continue;
+    Json column = Json::array();
+    for (const double each : seconds) column.push_back(Short(each));
+    proto::CategoryTime named;
+    named.set_category(static_cast<proto::Category>(i));
+    json["categories"].push_back(
+        {{"category", proto::ToJson(named)["category"]}, {"rank_seconds", std::move(column)}});
+  }
+  return json;
+}
+
+// A column is a text of two hexadecimal digits for each group, so that 240 columns of 128 groups
+// need 61 kB. Empty when no rank has reported its work.
+Json RankWorkJson(const RunViewInput& input) {
+  const RankMap& map = input.past.history.rank_map();
+  if (map.columns().empty()) return Json();
+  Json index = Json::array();
+  Json columns = Json::array();
+  for (const RankMap::Column& column : map.columns()) {
+    constexpr const char* kDigitsOfHex = "0123456789abcdef";
+    std::string text;
+    for (const uint8_t value : column.values) {
+      text += kDigitsOfHex[value >> 4];
+      text += kDigitsOfHex[value & 15];
+    }
+    index.push_back(column.index);
+    columns.push_back(std::move(text));
+  }
+  const proto::RankWork& newest = map.newest();
+  const auto ranks =
+      static_cast<uint64_t>(input.status.gang_size()) * input.status.job().processes_per_node();
+  return {{"from_ms", input.past.history.from_ms()},
+          {"width_ms", map.width_ms()},
+          {"ranks", std::max<uint64_t>(ranks, static_cast<uint64_t>(newest.work_us_size()))},
+          {"ranks_per_group", newest.ranks_per_group()},
+          {"median_us", map.median_us()},
+          {"slowest", std::vector<uint32_t>(newest.slowest().begin(), newest.slowest().end())},
+          {"index", std::move(index)},
+          {"columns", std::move(columns)}};
+}
+
 Json SnapshotsJson(const RunViewInput& input) {
   Json list = Json::array();
   for (const auto& [name, tier] : input.past.history.tiers()) {
@@ -139,6 +200,7 @@ Json StatusJson(const RunViewInput& input) {
                {"validation_loss", status.validation_loss()},
                {"tokens_per_second", status.tokens_per_second()},
                {"seconds_per_step", status.seconds_per_step()},
+               {"peak_flops_per_second", status.job().prediction().peak_flops_per_second()},
                {"eta_seconds", status.eta_seconds()},
                {"memory_step", status.memory_step()},
                {"committed_step", status.committed_step()},
@@ -154,6 +216,7 @@ Json AllSeriesJson(const RunHistory& history) {
           {"loss", SeriesJson(history.loss())},
           {"validation_loss", SeriesJson(history.validation_loss())},
           {"tokens_per_second", SeriesJson(history.tokens_per_second())},
+          {"flops_per_second", SeriesJson(history.flops_per_second())},
           {"goodput", SeriesJson(history.goodput())}};
 }
 
@@ -184,6 +247,8 @@ Json RunViewJson(const RunViewInput& input) {
                {"run", StatusJson(input)},
                {"loss_now", LossNowJson(input)},
                {"ledger", LedgerJson(status.ledger())},
+               {"spent_time", SpentTimeJson(input)},
+               {"rank_work", RankWorkJson(input)},
                {"faults", std::move(faults)},
                {"faults_total", status.faults_size()},
                {"snapshots", SnapshotsJson(input)},

@@ -65,6 +65,46 @@ TEST(RunView, ShowsALossThatIsNotFiniteAsAMark) {
   EXPECT_FALSE(Json::parse(RunViewJson(input).dump()).is_discarded());
 }
 
+// Where a ledger of an older moment is in the log, and the present one has an open step.
+TEST(RunView, HasTheLedgerOverTimeWithTheSumsOfThePresentLedger) {
+  RunViewInput input = RunAtStep(10);
+  EXPECT_TRUE(RunViewJson(input)["spent_time"].is_null()) << "a log without sums";
+  proto::Notification noted = StepAt(101, 11, 2);
+  proto::CategoryTime& first = *noted.mutable_ledger()->add_categories();
+  first.set_category(proto::START_UP_TIME);
+  first.set_rank_seconds(4);
+  input.past.history.Take(noted);
+  for (const auto& [category, seconds] :
+       {std::pair(proto::START_UP_TIME, 4.0), std::pair(proto::PRODUCTIVE, 2.0)}) {
+    proto::CategoryTime& each = *input.status.mutable_ledger()->add_categories();
+    each.set_category(category);
+    each.set_rank_seconds(seconds);
+  }
+  const Json spent = RunViewJson(input)["spent_time"];
+  EXPECT_EQ(spent["from_ms"], 100'000);
+  EXPECT_EQ(spent["width_ms"], 1'000);
+  EXPECT_EQ(spent["periods"], 2);
+  EXPECT_EQ(spent["categories"], Json::parse(R"([
+      {"category": "productive", "rank_seconds": [0.0, 2.0]},
+      {"category": "start_up_time", "rank_seconds": [4.0, 0.0]}])"));
+}
+
+TEST(RunView, HasTheWorkOfRanksAsTwoDigitsForEach) {
+  RunViewInput input = RunAtStep(10);
+  EXPECT_TRUE(RunViewJson(input)["rank_work"].is_null());
+  proto::Notification noted = StepAt(102, 11, 2);
+  proto::RankWork& entry = *noted.mutable_rank_work();
+  entry.set_ranks_per_group(1);
+  for (const uint32_t work_us : {1'000u, 3'000u, 0u}) entry.add_work_us(work_us);
+  for (const uint32_t rank : {0u, 1u, 2u}) entry.add_slowest(rank);
+  input.past.history.Take(noted);
+  const Json work = RunViewJson(input)["rank_work"];
+  EXPECT_EQ(work["columns"], Json({"329600"}));
+  EXPECT_EQ(work["index"], Json({2}));
+  EXPECT_EQ(work["median_us"], 1'000);
+  EXPECT_EQ(work["slowest"], Json({0, 1, 2}));
+}
+
 TEST(RunView, LeavesTheCurvesOutOnRequest) {
   RunViewInput input = RunAtStep(10);
   input.with_series = false;
