@@ -103,14 +103,19 @@ Result<std::unique_ptr<HttpClient>> HttpClient::Create(io::EventLoop& loop, Http
   }
   std::signal(SIGPIPE, SIG_IGN);
   CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);  // further calls are counted
+  ASSIGN_OR_RETURN(std::unique_ptr<TlsTrust> trust,
+                   TlsTrust::Create(settings.certificate_authority));
   CURLM* const multi = curl_multi_init();
   CHECK(multi != nullptr);  // out of memory
-  return std::unique_ptr<HttpClient>(new HttpClient(loop, std::move(settings), multi));
+  return std::unique_ptr<HttpClient>(
+      new HttpClient(loop, std::move(settings), std::move(trust), multi));
 }
 
-HttpClient::HttpClient(io::EventLoop& loop, HttpSettings settings, CURLM* multi)
+HttpClient::HttpClient(io::EventLoop& loop, HttpSettings settings, std::unique_ptr<TlsTrust> trust,
+                       CURLM* multi)
     : loop_(loop),
       settings_(std::move(settings)),
+      trust_(std::move(trust)),
       loopback_(IsLoopback(settings_.server)),
       multi_(multi) {
   const auto set = [this](CURLMoption option, auto value) {
@@ -194,11 +199,7 @@ CURL* HttpClient::NewHandle() {
   Set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   Set(easy, CURLOPT_SSL_VERIFYPEER, settings_.skip_tls_verification ? 0L : 1L);
   Set(easy, CURLOPT_SSL_VERIFYHOST, settings_.skip_tls_verification ? 0L : 2L);
-  if (!settings_.certificate_authority.empty()) {
-    SetBlob(easy, CURLOPT_CAINFO_BLOB, settings_.certificate_authority);
-    // Otherwise the system's authorities are trusted beside the cluster's own.
-    Set(easy, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
-  }
+  trust_->Apply(easy);
   return easy;
 }
 

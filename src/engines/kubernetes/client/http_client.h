@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "engines/kubernetes/client/tls_trust.h"
 #include "engines/kubernetes/protocol/access/exec_credential.h"
 #include "io/event_loop.h"
 
@@ -85,7 +86,8 @@ class HttpClient {
  private:
   struct Transfer;
 
-  HttpClient(io::EventLoop& loop, HttpSettings settings, CURLM* multi);
+  HttpClient(io::EventLoop& loop, HttpSettings settings, std::unique_ptr<TlsTrust> trust,
+             CURLM* multi);
   RequestId Start(HttpRequest request, OnBytes on_bytes, Done done);
   // A handle with the options that all requests have in common.
   CURL* NewHandle();
@@ -108,6 +110,8 @@ class HttpClient {
 
   io::EventLoop& loop_;
   const HttpSettings settings_;
+  // Destroyed after the handles.
+  const std::unique_ptr<TlsTrust> trust_;
   const bool loopback_;
   CURLM* const multi_;
   std::set<curl_socket_t> watched_;

@@ -42,7 +42,7 @@ std::string PodText(int name, int version) {
 class Reader final : public WatchSink {
  public:
   void OnChange(const Change& change) override {
-    const Result<Pod> pod = ReadPod(parser_, change.object);
+    const Result<Pod> pod = ReadPodWithMeta(parser_, change.object, change.meta);
     CHECK(pod.ok()) << pod.status().message();
     benchmark::DoNotOptimize(pod->requests.size());
   }

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "engines/kubernetes/protocol/objects/json_fields.h"
+#include "engines/kubernetes/protocol/objects/object_fields.h"
 
 namespace longhaul::engines::kubernetes {
 namespace {
@@ -25,6 +26,26 @@ Status ReadType(JsonValue value, const JsonPlace& place, WatchEventType* type) {
                          "', expected ADDED, MODIFIED, DELETED, BOOKMARK or ERROR");
 }
 
+// Finds the end of the object while its metadata is read: a pass over the text for each of them
+// would take as long again.
+Status ReadEventObject(JsonParser& parser, JsonValue value, const JsonPlace& place,
+                       WatchEvent* event) {
+  ASSIGN_OR_RETURN(const bool null, IsNull(value, place));
+  if (null) return WrongType(place, "an object");
+  const char* const begin = value.raw_json_token().data();
+  event->meta = {};
+  RETURN_IF_ERROR(ForEachField(
+      value, place, [event](std::string_view key, JsonValue field, const JsonPlace& at) {
+        return key == "metadata" ? ReadMetaField(field, at, &event->meta) : Status();
+      }));
+  const char* end = nullptr;
+  if (const auto error = parser.impl().document.current_location().get(end); error) {
+    return Malformed(place, error);
+  }
+  event->object.text = std::string_view(begin, static_cast<size_t>(end - begin));
+  return Status();
+}
+
 }  // namespace
 
 Result<WatchEvent> ReadWatchEvent(JsonParser& parser, PaddedText line) {
@@ -38,13 +59,13 @@ Result<WatchEvent> ReadWatchEvent(JsonParser& parser, PaddedText line) {
                      has_type = true;
                      return ReadType(value, at, &event.type);
                    }
-                   if (key == "object") {
-                     ASSIGN_OR_RETURN(event.object.text, RawObject(value, at));
-                   }
-                   return Status();
+                   return key == "object" ? ReadEventObject(parser, value, at, &event) : Status();
                  }));
   if (!has_type) return InvalidArgument("event has no type");
   if (event.object.text.empty()) return InvalidArgument("event has no object");
+  if (event.type != WatchEventType::kBookmark && event.type != WatchEventType::kError) {
+    RETURN_IF_ERROR(CheckMeta(event.meta, JsonPlace{nullptr, "object"}));
+  }
   return event;
 }
 

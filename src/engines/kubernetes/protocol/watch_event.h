@@ -18,9 +18,12 @@ struct WatchEvent {
   WatchEventType type = WatchEventType::kError;
   // The object's JSON within the line; for kError a Status (api_status.h).
   PaddedText object;
+  // Its metadata, as ReadObjectMeta returns it; of a bookmark and of kError without its checks,
+  // because they have no name.
+  ObjectMeta meta;
 };
 
-// kInvalidArgument when the type is unknown or the object is missing.
+// kInvalidArgument when the type is unknown, or the object or a part of its metadata is missing.
 Result<WatchEvent> ReadWatchEvent(JsonParser& parser, PaddedText line);
 
 // What a BOOKMARK carries.

@@ -32,7 +32,7 @@ class Mirror final : public WatchSink {
       uids_.erase(key);
     } else {
       uids_[key] = change.meta.uid;
-      (void)ReadPod(parser_, change.object);
+      (void)ReadPodWithMeta(parser_, change.object, change.meta);
       (void)ReadNode(parser_, change.object);
       (void)ReadLease(parser_, change.object);
       (void)ReadPodGroup(parser_, change.object);

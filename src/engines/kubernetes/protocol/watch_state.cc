@@ -93,9 +93,9 @@ void WatchState::OnPage(PaddedText body, Instant now) {
   if (!page.ok()) return Fail(page.status(), std::nullopt, now);
   for (const PaddedText item : page->items) {
     // A list that cannot be read has no end; the objects of the next one are the same.
-    if (const Status observed = Observe(WatchEventType::kAdded, item); !observed.ok()) {
-      return Fail(observed, std::nullopt, now);
-    }
+    const Result<ObjectMeta> meta = ReadObjectMeta(object_parser_, item);
+    if (!meta.ok()) return Fail(meta.status(), std::nullopt, now);
+    Observe(WatchEventType::kAdded, *meta, item);
   }
   in_progress_ = false;
   continue_token_ = page->continue_token;
@@ -134,26 +134,25 @@ void WatchState::ReportDeletion(const std::string& key, const Known& known) {
   Report(ChangeKind::kDeleted, meta, {});
 }
 
-Status WatchState::Observe(WatchEventType type, PaddedText object) {
-  ASSIGN_OR_RETURN(const ObjectMeta meta, ReadObjectMeta(object_parser_, object));
+void WatchState::Observe(WatchEventType type, const ObjectMeta& meta, PaddedText object) {
   // Within a list the objects come in the order of their names, so that their versions are no place
   // to continue from.
   if (!listing_) version_ = meta.resource_version;
   std::string key = meta.Key();
   const auto found = known_.find(key);
   if (type == WatchEventType::kDeleted) {
-    if (found == known_.end() || found->second.uid != meta.uid) return Status();  // sent twice
+    if (found == known_.end() || found->second.uid != meta.uid) return;  // sent twice
     known_.erase(found);
     Report(ChangeKind::kDeleted, meta, object);
-    return Status();
+    return;
   }
   if (found != known_.end() && found->second.uid == meta.uid) {
     // Also for an object that has not changed: the list has shown it.
     found->second.round = round_;
-    if (found->second.version == meta.resource_version) return Status();  // known already
+    if (found->second.version == meta.resource_version) return;  // known already
     found->second.version = meta.resource_version;
     Report(ChangeKind::kModified, meta, object);
-    return Status();
+    return;
   }
   if (found != known_.end()) {
     // The name has been deleted and created again, unobserved.
@@ -163,7 +162,6 @@ Status WatchState::Observe(WatchEventType type, PaddedText object) {
   }
   known_[std::move(key)] = {meta.uid, meta.resource_version, round_};
   Report(ChangeKind::kAdded, meta, object);
-  return Status();
 }
 
 bool WatchState::OnLine(PaddedText line, Instant now) {
@@ -175,7 +173,7 @@ bool WatchState::OnLine(PaddedText line, Instant now) {
   if (event.ok()) {
     if (event->type == WatchEventType::kError) return OnErrorEvent(event->object, now);
     if (event->type == WatchEventType::kBookmark) return OnBookmark(event->object, now);
-    status = Observe(event->type, event->object);
+    Observe(event->type, event->meta, event->object);
   }
   if (status.ok()) {
     if (!listing_) failures_ = 0;

@@ -50,7 +50,7 @@ enum class ChangeKind { kAdded, kModified, kDeleted };
 struct Change {
   ChangeKind kind = ChangeKind::kAdded;
   // For a deletion that a new list revealed, only the names, the uid and the last known version.
-  ObjectMeta meta;
+  const ObjectMeta& meta;
   PaddedText object;  // the JSON; empty for such a deletion
 };
 
@@ -113,8 +113,8 @@ class WatchState {
   std::string Target(std::string_view parameters) const;
   void StartList();
   void FinishList(std::string version);
-  // Reports one object of a list or event. Returns an error when it has no readable metadata.
-  Status Observe(WatchEventType type, PaddedText object);
+  // Reports one object of a list or event.
+  void Observe(WatchEventType type, const ObjectMeta& meta, PaddedText object);
   void Report(ChangeKind kind, const ObjectMeta& meta, PaddedText object);
   void ReportDeletion(const std::string& key, const Known& known);
   bool OnErrorEvent(PaddedText object, Instant now);

@@ -71,7 +71,7 @@ struct SimulatedCluster::View : WatchSink {
           return scheduler.OnPodGone(
               {change.meta.namespace_name, change.meta.name, change.meta.uid});
         }
-        return scheduler.OnPod(*ReadPod(parser, change.object));
+        return scheduler.OnPod(*ReadPodWithMeta(parser, change.object, change.meta));
       case Kind::kGroups:
         if (gone) return scheduler.OnPodGroupGone(PodGroupApi::kPlugins, change.meta.Key());
         return scheduler.OnPodGroup(PodGroupApi::kPlugins, *ReadPodGroup(parser, change.object));

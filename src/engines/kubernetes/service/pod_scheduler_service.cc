@@ -58,7 +58,7 @@ class PodSchedulerService::PodView : public WatchSink {
     if (change.kind == ChangeKind::kDeleted) {
       service_.scheduler_.OnPodGone({meta.namespace_name, meta.name, meta.uid});
     } else {
-      const Result<Pod> pod = ReadPod(parser_, change.object);
+      const Result<Pod> pod = ReadPodWithMeta(parser_, change.object, change.meta);
       if (!pod.ok()) return OnTrouble(pod.status());
       service_.scheduler_.OnPod(*pod);
     }

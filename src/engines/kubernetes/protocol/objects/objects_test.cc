@@ -225,18 +225,25 @@ TEST(Node, HasWhatASchedulerRequires) {
 
 TEST(WatchEvent, HoldsTheObjectAsItStands) {
   JsonParser parser;
-  const PaddedString line(R"({"object":{"kind":"Pod","a":[1,{"b":"}"}]},"type":"MODIFIED"})");
+  const PaddedString line(
+      R"({"object":{"a":[1,{"b":"}"}],"metadata":{"name":"n","resourceVersion":"7"},"c":{}},)"
+      R"("type":"MODIFIED"})");
   const Result<WatchEvent> event = ReadWatchEvent(parser, line.view());
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ(event->type, WatchEventType::kModified);
-  EXPECT_EQ(event->object.text, R"({"kind":"Pod","a":[1,{"b":"}"}]})");
+  EXPECT_EQ(event->object.text,
+            R"({"a":[1,{"b":"}"}],"metadata":{"name":"n","resourceVersion":"7"},"c":{}})");
+  EXPECT_EQ(event->meta.name, "n");
+  EXPECT_EQ(event->meta.resource_version, "7");
 }
 
 TEST(WatchEvent, RefusesWhatIsNoEvent) {
   JsonParser parser;
   for (const char* const line :
        {R"({"type":"ADDED"})", R"({"object":{}})", R"({"type":"NEW","object":{}})",
-        R"({"type":"ADDED","object":[]})", R"([])", R"("ADDED")", "{", "",
+        R"({"type":"ADDED","object":[]})", R"({"type":"ADDED","object":null})",
+        R"({"type":"ADDED","object":{"metadata":{"resourceVersion":"1"}}})",
+        R"({"type":"ADDED","object":{"metadata":{"name":"n"}}})", R"([])", R"("ADDED")", "{", "",
         R"({"type":"ADDED","object":{"a":1})"}) {
     const PaddedString padded(line);
     EXPECT_FALSE(ReadWatchEvent(parser, padded.view()).ok()) << line;

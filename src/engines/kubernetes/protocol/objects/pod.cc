@@ -320,8 +320,14 @@ Status ReadStatusField(std::string_view key, JsonValue value, const JsonPlace& p
 }  // namespace
 
 Result<Pod> ReadPod(JsonParser& parser, PaddedText json) {
+  return ReadPodWithMeta(parser, json, {});
+}
+
+Result<Pod> ReadPodWithMeta(JsonParser& parser, PaddedText json, ObjectMeta meta) {
   const JsonPlace place{nullptr, "pod"};
   Pod pod;
+  pod.meta = std::move(meta);
+  const bool has_meta = !pod.meta.name.empty();  // an object without a name is refused
   Containers containers;
   const auto spec = [&](std::string_view key, JsonValue value, const JsonPlace& at) {
     return ReadSpecField(key, value, at, &pod, &containers);
@@ -332,7 +338,7 @@ Result<Pod> ReadPod(JsonParser& parser, PaddedText json) {
   RETURN_IF_ERROR(
       ReadObject(parser, json, place,
                  [&](std::string_view key, JsonValue value, const JsonPlace& at) -> Status {
-                   if (key == "metadata") return ReadMetaField(value, at, &pod.meta);
+                   if (key == "metadata" && !has_meta) return ReadMetaField(value, at, &pod.meta);
                    if (key == "spec") return ForEachField(value, at, spec);
                    if (key == "status") return ForEachField(value, at, status);
                    return Status();
