@@ -287,7 +287,8 @@ int Batch(std::vector<std::string> words) {
   const int code = frontend::Run(run);
   if (code == kExitTimeLimit || agents->lost()) {
     const Status requeued = slurm::Requeue(job);
-    if (!requeued.ok()) return Fail(requeued);
+    // Of a job that has left this node, an agent may have been faster.
+    if (!requeued.ok() && !agents->lost()) return Fail(requeued);
     if (agents->lost()) AwaitEnd(job);
   }
   return code;

@@ -9,10 +9,28 @@ Allocation::Allocation(const AllocationOptions& options, std::string first_job)
     : options_(options),
       first_job_(std::move(first_job)),
       target_(options.size.maximum),
-      patience_(options.size.parts.size() + 1, {options.first_pause, {}}) {}
+      patience_(options.size.parts.size() + 1, {options.first_pause, {}}),
+      unused_pause_(options.unused_limit) {}
 
 void Allocation::SetTarget(uint32_t nodes) {
   target_ = std::clamp(nodes, options_.size.minimum(), options_.size.maximum);
+}
+
+void Allocation::SetBusy(const std::set<std::string>& agents, Instant now) {
+  for (auto& [job, further] : further_) {
+    if (further.request.part != growth() || !further.gave || further.leaves) continue;
+    const std::vector<std::string> nodes = NodesOf(job);
+    const bool busy = std::any_of(nodes.begin(), nodes.end(), [&agents](const std::string& node) {
+      return agents.contains(AgentNameOf(node));
+    });
+    if (busy) {
+      further.unused_since.reset();
+      unused_pause_ = options_.unused_limit;
+    } else if (!further.unused_since) {
+      further.unused_since = now;
+    }
+    further.unused = !busy && now - *further.unused_since >= options_.unused_limit;
+  }
 }
 
 Allocation::Orders Allocation::Observe(const std::vector<JobNow>& jobs, Instant now) {
@@ -45,10 +63,22 @@ Allocation::Orders Allocation::Observe(const std::vector<JobNow>& jobs, Instant 
     whole = whole && have[part] >= options_.size.parts[part];
   }
   complete_ = complete_ || whole;
+  GiveBackUnused(now, orders);
   const std::vector<uint32_t> expected = Expected();
   AskForParts(expected, now, orders);
   Resize(expected[growth()], now, orders);
   return orders;
+}
+
+void Allocation::GiveBackUnused(Instant now, Orders& orders) {
+  for (const auto& [job, further] : further_) {
+    if (!further.unused || further.leaves) continue;
+    Release(job, orders);
+    orders.unused.push_back(job);
+  }
+  if (orders.unused.empty()) return;
+  patience_[growth()].not_before = now + unused_pause_;
+  unused_pause_ = std::min<Duration>(2 * unused_pause_, kMaxUnusedPause);
 }
 
 // Drops the further jobs that have ended.
@@ -132,7 +162,9 @@ void Allocation::Release(const std::string& job, Orders& orders) {
 }
 
 void Allocation::Asked(const std::string& job, const Request& request) {
-  further_[job] = {request, ++last_number_};
+  Further& further = further_[job];
+  further.request = request;
+  further.number = ++last_number_;
 }
 
 void Allocation::Refused(const Request& request, Instant now) { Pause(request.part, now); }

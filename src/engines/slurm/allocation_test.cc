@@ -191,6 +191,43 @@ TEST_F(ElasticAllocation, ShrinksByItsNewestJobs) {
   EXPECT_THAT(Observe().requests, ElementsAre(Request{1, 1, false})) << "without a pause";
 }
 
+TEST_F(ElasticAllocation, GivesBackAJobOfItsGrowthThatTheRunDoesNotUse) {
+  const auto observe = [this](std::set<std::string> busy) {
+    allocation_.SetBusy(busy, now_);
+    return Observe();
+  };
+  allocation_.SetTarget(2);
+  Observe();
+  Grow("2", "n2", {1, 1, false});
+  observe({"n1"});
+  now_ += minutes(9);
+  observe({"n1", "n2"});
+  now_ += minutes(9);
+  EXPECT_THAT(observe({"n1"}).release, IsEmpty()) << "used in the meantime";
+  now_ += minutes(9);
+  EXPECT_THAT(observe({"n1"}).release, IsEmpty());
+  now_ += minutes(1);
+  const auto orders = observe({"n1"});
+  EXPECT_THAT(orders.release, ElementsAre("2"));
+  EXPECT_THAT(orders.unused, ElementsAre("2"));
+  EXPECT_THAT(orders.requests, IsEmpty());
+  EXPECT_THAT(observe({}).release, IsEmpty()) << "each is named once, and the first job stays";
+  Lose("2");
+  now_ += minutes(9);
+  EXPECT_THAT(observe({"n1"}).requests, IsEmpty()) << "after the same time";
+  now_ += minutes(1);
+  EXPECT_THAT(observe({"n1"}).requests, ElementsAre(Request{1, 1, false}));
+  Grow("3", "n3", {1, 1, false});
+  observe({"n1"});
+  now_ += minutes(10);
+  EXPECT_THAT(observe({"n1"}).release, ElementsAre("3"));
+  Lose("3");
+  now_ += minutes(19);
+  EXPECT_THAT(observe({"n1"}).requests, IsEmpty()) << "twice as long after the second one";
+  now_ += minutes(1);
+  EXPECT_THAT(observe({"n1"}).requests, ElementsAre(Request{1, 1, false}));
+}
+
 TEST(ElasticGroups, AGroupThatHasLostANodeIsGivenBackAndReplaced) {
   RunSize size = Size({2}, 6, 8);
   size.step = 2;

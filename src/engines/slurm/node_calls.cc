@@ -47,20 +47,24 @@ Status UncordonNode(const service::Endpoint& endpoint, const std::string& node) 
       .status();
 }
 
-Result<bool> AreIdle(const service::Endpoint& endpoint, const std::vector<std::string>& nodes) {
+Result<std::set<std::string>> BusyAgents(const service::Endpoint& endpoint) {
   service::RestClient client(endpoint);
   ASSIGN_OR_RETURN(const service::Json answer, client.Get("/v1/nodes"));
   const auto list = answer.is_object() ? answer.find("nodes") : answer.end();
   const service::Json& all = list != answer.end() ? *list : answer;
+  std::set<std::string> busy;
   for (const service::Json& each : all) {
     if (!each.is_object() || !each.contains("jobs") || each["jobs"].empty()) continue;
-    const std::string name = each.value("name", "");
-    const bool ours = std::any_of(nodes.begin(), nodes.end(), [&name](const std::string& node) {
-      return AgentNameOf(node) == name;
-    });
-    if (ours) return false;
+    busy.insert(each.value("name", ""));
   }
-  return true;
+  return busy;
+}
+
+Result<bool> AreIdle(const service::Endpoint& endpoint, const std::vector<std::string>& nodes) {
+  ASSIGN_OR_RETURN(const std::set<std::string> busy, BusyAgents(endpoint));
+  return std::none_of(nodes.begin(), nodes.end(), [&busy](const std::string& node) {
+    return busy.contains(AgentNameOf(node));
+  });
 }
 
 }  // namespace longhaul::engines::slurm

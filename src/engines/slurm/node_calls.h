@@ -1,6 +1,7 @@
 // What a run on Slurm asks of its own controller about nodes. Each call blocks until the answer.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ Result<std::string> MakeJoinToken(const service::Endpoint& endpoint, const std::
 Status DrainNodes(const service::Endpoint& endpoint, const std::vector<std::string>& nodes);
 // Uses a node again that was drained.
 Status UncordonNode(const service::Endpoint& endpoint, const std::string& node);
+// The agents (AgentNameOf) that have work.
+Result<std::set<std::string>> BusyAgents(const service::Endpoint& endpoint);
 // Whether no job is on any of these nodes.
 Result<bool> AreIdle(const service::Endpoint& endpoint, const std::vector<std::string>& nodes);
 

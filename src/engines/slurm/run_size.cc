@@ -43,6 +43,11 @@ Status CheckSetting(const std::string& setting) {
     return InvalidArgument("'" + Printable(setting, 80) +
                            "' is no option of sbatch: expected --NAME or --NAME=VALUE");
   }
+  if (name == "--wait" || name.starts_with("-W")) {
+    return InvalidArgument(Printable(setting, 80) +
+                           " would block each sbatch of the run until its job ends: use --wait of "
+                           "longhaul slurm submit, before the other words");
+  }
   const bool own = name == "--comment" || name == "--nodes" || name == "--array" ||
                    name.starts_with("-N") || name.starts_with("-a");
   if (!own) return {};
@@ -132,10 +137,18 @@ Status CheckTarget(std::string_view bounds, uint32_t nodes) {
   if (!good) return DataLoss("'" + Printable(bounds, 40) + "' are no bounds of a run's size");
   const auto [minimum, maximum, step] = numbers;
   if (nodes >= minimum && nodes <= maximum && (nodes - minimum) % step == 0) return {};
+  // The nodes of the first job, and of the other parts.
+  const std::string remedy =
+      nodes >= minimum
+          ? ""
+          : "; the " + std::to_string(minimum) +
+                " with which it has begun are never given back: for fewer, end it with `longhaul "
+                "slurm cancel RUN_DIR` and submit it again with --minimum-nodes " +
+                std::to_string(nodes) + " --run-dir RUN_DIR --resume";
   return InvalidArgument(std::to_string(nodes) + " nodes: this run takes " +
                          std::to_string(minimum) + " to " + std::to_string(maximum) +
                          (step > 1 ? ", in steps of " + std::to_string(step) : "") +
-                         " (minimum_nodes and maximum_nodes of its job)");
+                         " (minimum_nodes and maximum_nodes of its job)" + remedy);
 }
 
 }  // namespace longhaul::engines::slurm

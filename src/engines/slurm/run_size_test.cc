@@ -8,6 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Number = std::optional<uint32_t>;
 
 spec::JobSpec Job(Number minimum, Number nodes, Number maximum) {
@@ -42,6 +43,13 @@ TEST(RunSize, APartHasNodesAndOptionsOfSbatch) {
   }
   EXPECT_THAT(*ParseGrowth("--qos=spare --nice=5"), ElementsAre("--qos=spare", "--nice=5"));
   EXPECT_FALSE(ParseGrowth("--nodes=2").ok());
+}
+
+TEST(Setting, OfAnSbatchThatBlocksIsRefused) {
+  for (const char* text : {"--wait", "-W"}) {
+    EXPECT_THAT(CheckSetting(text).message(), HasSubstr("use --wait of longhaul slurm submit"));
+  }
+  EXPECT_TRUE(CheckSetting("--wait-all-nodes=1").ok());
 }
 
 TEST(RunSize, IsThatOfTheJob) {
@@ -101,6 +109,8 @@ TEST(RunSize, ATargetLiesWithinTheBounds) {
     EXPECT_THAT(CheckTarget(bounds, bad).message(),
                 HasSubstr(std::to_string(bad) + " nodes: this run takes 4 to 8, in steps of 2"));
   }
+  EXPECT_THAT(CheckTarget(bounds, 2).message(), HasSubstr("--minimum-nodes 2 --run-dir RUN_DIR"));
+  EXPECT_THAT(CheckTarget(bounds, 10).message(), Not(HasSubstr("--minimum-nodes")));
   for (const char* text : {"", "4", "4 8", "4 8 0", "4 8 2 1", "4 8 x"}) {
     EXPECT_EQ(CheckTarget(text, 4).code(), Code::kDataLoss) << text;
   }

@@ -2,16 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "base/text.h"
-#include "engines/slurm/slurm_commands.h"
+#include "engines/slurm/lost_controller.h"
 #include "engines/slurm/slurm_launcher.h"
 #include "engines/slurm/slurm_text.h"
 #include "io/clock.h"
@@ -29,15 +27,10 @@ constexpr Duration kFileLimit = std::chrono::minutes(2);
 // A controller that has died is started again within seconds, on the same port.
 constexpr Duration kControllerLimit = std::chrono::minutes(1);
 constexpr Duration kConnectPeriod = std::chrono::seconds(5);
-constexpr uint64_t kMaxJobBytes = 32;
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string EndpointPath(const std::string& run_directory) {
-  return run_directory + "/cluster/endpoint.json";
 }
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -66,47 +59,14 @@ void WatchMarks(const std::string& fence, const std::string& ended) {
   }).detach();
 }
 
-// Into the run's own log: the output of this process goes through a node that may be lost.
-void LogToRun(const std::string& run_directory, const std::string& line) {
-  std::ofstream(SlurmDirectory(run_directory) + "/output.log", std::ios::app)
-      << "longhaul: " << line << "\n";
-}
-
-// What an agent does that has not reached the controller for long. Returns false to try again.
-// If the first node of the run is dead, its controller is, too, and Slurm keeps the job without it:
-// so Slurm starts that job again, once. If the job has ended, or waits to be started again, nobody
-// needs this agent: the run asks for new nodes.
-bool GiveUpController(const std::string& address, const std::string& own_job,
-                      const std::string& run_directory) {
-  const Result<std::string> text = io::ReadText(FirstJobPath(run_directory), kMaxJobBytes);
-  if (!text.ok()) return false;
-  const std::string first(Trim(*text));
-  // This agent's own job is known to Slurm as long as it runs.
-  const auto jobs = Query({own_job, first});
-  if (!jobs.ok()) return false;
-  const bool runs = std::any_of(jobs->begin(), jobs->end(), [&first](const JobNow& job) {
-    return job.id == first && job.runs();
-  });
-  // A run that has started again has another controller, which does not know this agent.
-  const auto endpoint = service::ReadEndpoint(EndpointPath(run_directory));
-  if (runs && endpoint.ok() && endpoint->agents == address) {
-    LogToRun(run_directory, "the controller cannot be reached: job " + first + " is queued again");
-    if (!Requeue(first).ok()) return false;  // another agent was faster
-  }
-  if (own_job == first) return true;  // Slurm ends this process
-  LogToRun(run_directory,
-           "an agent of job " + own_job + " ends, because job " + first + " has no controller");
-  ::kill(::getpid(), SIGTERM);
-  return true;
-}
-
 void WatchController(const std::string& address, const Place& place,
                      const std::string& run_directory) {
   std::thread([address, place, run_directory] {
     const Result<int64_t> port = ParseInt64(address.substr(address.rfind(':') + 1));
     if (!port.ok()) return;
     Instant reached = io::MonotonicNow();
-    do {
+    LostController next = LostController::kTryAgain;
+    while (next == LostController::kTryAgain) {
       while (io::MonotonicNow() - reached < kControllerLimit) {
         std::this_thread::sleep_for(kConnectPeriod);
         if (Exists(EndedPath(run_directory))) return;
@@ -115,7 +75,9 @@ void WatchController(const std::string& address, const Place& place,
         if (connection.ok()) reached = io::MonotonicNow();
       }
       reached = io::MonotonicNow();
-    } while (!GiveUpController(address, place.job, run_directory));
+      next = GiveUpController(address, place.job, run_directory);
+    }
+    if (next == LostController::kEnd) ::kill(::getpid(), SIGTERM);
   }).detach();
 }
 

@@ -10,14 +10,22 @@
 namespace longhaul::engines::slurm {
 namespace {
 
-Result<std::string> Call(std::vector<std::string> argv) {
+// Of the jobs of a run, or of all runs of a user, with their lists of hosts.
+constexpr size_t kMostOutput = size_t{4} << 20;
+
+Result<io::ProgramEnd> RunToEnd(std::vector<std::string> argv) {
   const std::string program = argv[0];
   io::ProcessOptions options;
   options.argv = std::move(argv);
   options.environment = io::CurrentEnvironment();
-  Result<std::string> output = io::OutputOf(std::move(options), kCallLimit);
-  if (output.ok() || output.status().code() != Code::kNotFound) return output;
+  Result<io::ProgramEnd> end = io::RunProgram(std::move(options), kCallLimit, kMostOutput);
+  if (end.ok() || end.status().code() != Code::kNotFound) return end;
   return NotFound(program + " is not in PATH: Slurm's programs are needed on this machine");
+}
+
+Result<std::string> Call(std::vector<std::string> argv) {
+  ASSIGN_OR_RETURN(io::ProgramEnd end, RunToEnd(std::move(argv)));
+  return std::move(end.output);
 }
 
 }  // namespace
@@ -68,7 +76,11 @@ Status Cancel(const std::vector<std::string>& jobs) {
   return Call(std::move(argv)).status();
 }
 
-Status Requeue(const std::string& job) { return Call({"scontrol", "requeue", job}).status(); }
+Status Requeue(const std::string& job) {
+  ASSIGN_OR_RETURN(const io::ProgramEnd end, RunToEnd({"scontrol", "requeue", job}));
+  if (end.status.exit_code == 0) return {};
+  return FailedPrecondition("scontrol did not queue job " + job + " again, for the reason above");
+}
 
 std::string AddressOfNode(const std::string& node) {
   const Result<std::string> output = Call({"scontrol", "--oneliner", "show", "node", node});

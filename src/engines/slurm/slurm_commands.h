@@ -27,6 +27,7 @@ Result<std::vector<JobNow>> Query(const std::vector<std::string>& jobs);
 Result<std::vector<RunJob>> JobsOfRuns(const std::string& run_directory);
 
 Status Cancel(const std::vector<std::string>& jobs);  // nothing to do without any
+// Fails for a job that waits already, or that may not be queued again.
 Status Requeue(const std::string& job);
 
 // The address of this node as Slurm's configuration names it; empty if unknown.

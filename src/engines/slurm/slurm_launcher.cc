@@ -78,7 +78,8 @@ std::string JoinTokenPath(const std::string& run_directory, const std::string& n
 SlurmLauncher::SlurmLauncher(LauncherOptions options)
     : options_(std::move(options)),
       directory_(SlurmDirectory(options_.batch.run_directory)),
-      allocation_({.size = options_.batch.size}, options_.first_job) {}
+      allocation_({.size = options_.batch.size, .unused_limit = options_.unused_limit},
+                  options_.first_job) {}
 
 SlurmLauncher::~SlurmLauncher() { End(); }
 
@@ -134,10 +135,16 @@ void SlurmLauncher::Poll() {
   // A job whose number is not known yet would seem to have ended.
   if (submissions_ > 0) return Schedule();
   ReadTarget();
-  calls_->Enqueue([this, jobs = allocation_.jobs(), sweep = !swept_,
+  calls_->Enqueue([this, jobs = allocation_.jobs(), sweep = !swept_, endpoint = endpoint_,
                    directory = options_.batch.run_directory]() -> service::WorkQueue::Answer {
     const Status swept = sweep ? CancelEarlier(directory) : Status();
-    auto now = swept.ok() ? Query(jobs) : Result<std::vector<JobNow>>(swept);
+    const auto found = swept.ok() ? Query(jobs) : Result<std::vector<JobNow>>(swept);
+    Result<Answers> now = found.ok() ? Result<Answers>({*found, {}}) : found.status();
+    // Only the nodes of further jobs may be given back.
+    if (now.ok() && jobs.size() > 1) {
+      const auto busy = BusyAgents(endpoint);
+      if (busy.ok()) now->busy = *busy;
+    }
     return [this, swept = swept.ok(), now = std::move(now)] {
       if (ended_) return;
       swept_ = swept_ || swept;
@@ -180,13 +187,16 @@ bool SlurmLauncher::HasLostItsNode(const JobNow& first) {
 
 void SlurmLauncher::StopRun() { (void)::kill(::getpid(), SIGTERM); }
 
-void SlurmLauncher::Take(const std::vector<JobNow>& jobs) {
+void SlurmLauncher::Take(const Answers& answers) {
+  const std::vector<JobNow>& jobs = answers.jobs;
   const auto first = std::find_if(
       jobs.begin(), jobs.end(), [this](const JobNow& job) { return job.id == options_.first_job; });
   // A first job that ends has been cancelled, for example: the signal for it reaches this process.
   if (first == jobs.end() || !first->lives() || HasLostItsNode(*first)) return;
   ShowWaiting(jobs);
-  Carry(allocation_.Observe(jobs, io::MonotonicNow()));
+  const Instant now = io::MonotonicNow();
+  if (answers.busy) allocation_.SetBusy(*answers.busy, now);
+  Carry(allocation_.Observe(jobs, now));
   FollowLeaving();
   CheckStart(jobs);
 }
@@ -234,6 +244,10 @@ void SlurmLauncher::Carry(const Allocation::Orders& orders) {
   }
   for (const Place& place : orders.added) {
     if (place.job != options_.first_job) Welcome(place);
+  }
+  for (const std::string& job : orders.unused) {
+    Show("the run has not used the nodes of job " + job + " for " +
+         longhaul::ToString(options_.unused_limit));
   }
   for (const std::string& job : orders.release) Release(job);
   for (const Request& request : orders.requests) AskFor(request);

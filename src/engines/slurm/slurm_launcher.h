@@ -36,6 +36,7 @@ struct LauncherOptions {
   std::string node;       // SLURMD_NODENAME
   std::string address;    // of this node, for its agents
   Duration poll_period = std::chrono::seconds(3);
+  Duration unused_limit = kUnusedLimit;
 };
 
 class SlurmLauncher final : public frontend::AgentLauncher {
@@ -63,7 +64,12 @@ class SlurmLauncher final : public frontend::AgentLauncher {
   void Poll();
   void Schedule();
   void ReadTarget();
-  void Take(const std::vector<JobNow>& jobs);
+  // What Slurm and, if its answer is known, the run's controller have answered.
+  struct Answers {
+    std::vector<JobNow> jobs;
+    std::optional<std::set<std::string>> busy;
+  };
+  void Take(const Answers& answers);
   bool HasLostItsNode(const JobNow& first);
   void ShowWaiting(const std::vector<JobNow>& jobs);
   void CheckStart(const std::vector<JobNow>& jobs);

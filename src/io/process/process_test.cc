@@ -9,6 +9,8 @@
 #include <array>
 #include <csignal>
 
+#include "io/process/program_output.h"
+
 namespace longhaul::io {
 namespace {
 
@@ -244,6 +246,22 @@ TEST(ProgramDirectory, HoldsThisTest) {
 TEST(CurrentEnvironment, AgreesWithGetenv) {
   ASSERT_EQ(setenv("LONGHAUL_PROCESS_TEST", "a=b", 1), 0);
   EXPECT_EQ(CurrentEnvironment().at("LONGHAUL_PROCESS_TEST"), "a=b");
+}
+
+TEST(RunProgram, ReturnsTheOutputAndHowTheProgramEnded) {
+  const auto limit = std::chrono::minutes(1);
+  const Result<ProgramEnd> failed = RunProgram(Shell("echo text; exec >&-; exit 3"), limit, 100);
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  EXPECT_EQ(failed->output, "text\n");
+  EXPECT_EQ(failed->status.exit_code, 3);
+  const Result<ProgramEnd> endless = RunProgram(Shell("exec yes"), limit, 10'000);
+  ASSERT_TRUE(endless.ok()) << endless.status();
+  EXPECT_GE(endless->output.size(), 10'000u);
+  EXPECT_EQ(endless->status.exit_code, -1) << "it printed too much";
+  const Result<ProgramEnd> slow =
+      RunProgram(Shell("exec sleep 100"), std::chrono::milliseconds(10), 100);
+  ASSERT_TRUE(slow.ok()) << slow.status();
+  EXPECT_EQ(slow->status.exit_code, -1);
 }
 
 }  // namespace

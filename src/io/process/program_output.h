@@ -9,9 +9,17 @@
 
 namespace longhaul::io {
 
-// Runs a program and returns its standard output (this function sets `options.stdout_fd`), at
-// most 4 KiB. Kills it when it takes longer than `limit` or continues after closing its output.
-// Blocks.
+struct ProgramEnd {
+  std::string output;
+  ExitStatus status;
+};
+
+// Runs a program to its end and returns its standard output (this function sets
+// `options.stdout_fd`). Kills it when it takes longer than `limit` or prints more than
+// `most_bytes`. Blocks.
+Result<ProgramEnd> RunProgram(ProcessOptions options, Duration limit, size_t most_bytes);
+
+// The same for at most 4 KiB, however the program ends.
 Result<std::string> OutputOf(ProcessOptions options, Duration limit);
 
 }  // namespace longhaul::io
