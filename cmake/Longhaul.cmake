@@ -66,8 +66,8 @@ macro(longhaul_fast_module)
   endif()
 endmacro()
 
-# Called by a module that talks to people, before its libraries: their sources are compiled with -Og,
-# which takes 0.82 to 0.87 of the compilers' time that -O1 takes.
+# Called by a module that talks to people, before its libraries: their sources are compiled with
+# -Og, which takes 0.82 to 0.87 of the compilers' time that -O1 takes.
 macro(longhaul_unhurried_module)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
     add_compile_options(-Og)
