@@ -5,13 +5,16 @@
 //   fleet_bench ENDPOINT.json SLOTS
 //
 // Lines of standard input: "connect FIRST LAST" connects agents of these numbers, "break NUMBER"
-// ends a connection. Lines of standard output, each with seconds since the Unix epoch:
+// ends a connection, and "step PERIOD" lets the workers of all agents do a step now and every so
+// many milliseconds. Lines of standard output, each with seconds since the Unix epoch:
 //   connected COUNT AT      so many agents have been welcomed
 //   started ATTEMPT N AT    so many agents have been ordered to start workers of the attempt
 //   told ATTEMPT N AT       so many have been ordered to end them, or to start those of a later one
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <deque>
@@ -98,6 +101,28 @@ class FleetAgent final : public grpc::ClientBidiReactor<proto::FromAgent, proto:
   }
 
   void Break() { context_.TryCancel(); }
+  // All workers have done their next step, in which each has worked for another part of `period`.
+  void DoStep(Duration period) {
+    const std::lock_guard lock(mutex_);
+    const Instant now = io::Now();
+    ++step_;
+    for (const runtime::WorkerId& worker : workers_) {
+      if (step_ == 1) {
+        inputs_.push_back(runtime::WorkerPhase{worker, proto::PhaseEntered::STEPPING, now});
+      }
+      runtime::WorkerStep done;
+      done.worker = worker;
+      done.step = step_;
+      done.at = now;
+      done.communication = period * ((worker.rank * 7 + step_) % 30) / 100;
+      done.loss = 2 + 8 / static_cast<double>(step_ + 1);
+      done.tokens = 4'096;
+      done.flops = 1e13;
+      inputs_.push_back(std::move(done));
+    }
+    Work();
+    WriteNext();
+  }
   // Sends a heartbeat if it is due.
   void Beat(Instant now) {
     const std::lock_guard lock(mutex_);
@@ -152,12 +177,15 @@ class FleetAgent final : public grpc::ClientBidiReactor<proto::FromAgent, proto:
     } else {
       inputs_.push_back(runtime::EventsAcknowledged{message.acknowledged()});
     }
+    Work();
+    WriteNext();
+  }
+  void Work() {
     while (!inputs_.empty()) {
       const runtime::AgentInput input = std::move(inputs_.front());
       inputs_.pop_front();
       for (const runtime::AgentEffect& effect : core_.Step(input, io::Now())) Do(effect);
     }
-    WriteNext();
   }
   void Do(const runtime::AgentEffect& effect) {
     if (const auto* send = std::get_if<runtime::Send>(&effect)) {
@@ -167,6 +195,8 @@ class FleetAgent final : public grpc::ClientBidiReactor<proto::FromAgent, proto:
     } else if (const auto* store = std::get_if<runtime::OpenStoreAt>(&effect)) {
       inputs_.push_back(runtime::StoreListening{store->job, store->attempt, 29'500, ""});
     } else if (const auto* spawn = std::get_if<runtime::SpawnWorker>(&effect)) {
+      if (workers_.empty() || workers_.front().attempt != spawn->worker.attempt) workers_.clear();
+      workers_.push_back(spawn->worker);
       inputs_.push_back(
           runtime::WorkerForked{spawn->worker, 1'000 + spawn->worker.rank, "", false});
     } else if (const auto* signal = std::get_if<runtime::SignalWorker>(&effect)) {
@@ -186,6 +216,8 @@ class FleetAgent final : public grpc::ClientBidiReactor<proto::FromAgent, proto:
   Instant next_beat_{};
   std::deque<proto::FromAgent> unsent_;  // the one in front is being written
   std::deque<runtime::AgentInput> inputs_;
+  std::vector<runtime::WorkerId> workers_;  // of the newest attempt
+  uint64_t step_ = 0;
   runtime::AgentCore core_;
 };
 
@@ -198,6 +230,18 @@ int Run(const std::string& endpoint_file, uint32_t slots) {
   Counts counts;
   std::mutex mutex;
   std::map<uint32_t, std::unique_ptr<FleetAgent>> agents;
+  std::atomic<int64_t> step_ms = 0;  // 0: no steps
+  std::jthread steps([&](const std::stop_token& stop) {
+    Instant next = io::MonotonicNow();
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const Duration period = std::chrono::milliseconds(step_ms.load());
+      if (period == Duration() || io::MonotonicNow() < next) continue;
+      next = std::max(next + period, io::MonotonicNow());
+      const std::lock_guard lock(mutex);
+      for (const auto& [number, agent] : agents) agent->DoStep(period);
+    }
+  });
   std::jthread beats([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -216,6 +260,8 @@ int Run(const std::string& endpoint_file, uint32_t slots) {
         const std::lock_guard lock(mutex);  // heartbeats of the others go on in between
         agents[number] = std::make_unique<FleetAgent>(*endpoint, number, slots, counts);
       }
+    } else if (what == "step") {
+      step_ms = first;
     } else if (what == "break" && agents.contains(first)) {
       agents[first]->Break();
     }
