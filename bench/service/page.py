@@ -215,8 +215,8 @@ def main():
             ("received by one viewer", "viewer_bytes_per_second", 1e-3, "kB/s", "")]
     print(f"{'':30}{'run':>10}{'cluster':>10}")
     for name, key, factor, unit, goal in rows:
-        print(f"{name:30}{factor * result['run'][key]:10.2f}{factor * result['cluster'][key]:10.2f} "
-              f"{unit}{f', goal {goal}' if goal else ''}")
+        values = "".join(f"{factor * result[view][key]:10.2f}" for view in ("run", "cluster"))
+        print(f"{name:30}{values} {unit}{f', goal {goal}' if goal else ''}")
 
 
 if __name__ == "__main__":

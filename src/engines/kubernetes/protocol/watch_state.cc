@@ -169,7 +169,7 @@ bool WatchState::OnLine(PaddedText line, Instant now) {
   idle_at_ = now + settings_.idle_limit;
   ++lines_;
   const Result<WatchEvent> event = ReadWatchEvent(event_parser_, line);
-  Status status = event.status();
+  const Status& status = event.status();
   if (event.ok()) {
     if (event->type == WatchEventType::kError) return OnErrorEvent(event->object, now);
     if (event->type == WatchEventType::kBookmark) return OnBookmark(event->object, now);
