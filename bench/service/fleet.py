@@ -99,13 +99,29 @@ def write_cluster(arguments, folder):
     (folder / "controller.yaml").write_text("cluster: cluster.yaml\n")
 
 
+def with_controller(arguments, folder, measure):
+    """The result of `measure` with a controller of the folder, which is removed."""
+    with open(folder / "controller.log", "w") as log:
+        controller = subprocess.Popen(
+            [arguments.longhaul, "controller", "--state-dir", f"{folder}/state", "--config",
+             f"{folder}/controller.yaml"],
+            stdout=log, stderr=subprocess.STDOUT)
+    try:
+        until = time.monotonic() + LIMIT_S
+        while not (folder / "state/endpoint.json").exists():
+            if controller.poll() is not None or time.monotonic() > until:
+                reason = (folder / "controller.log").read_text()[-500:]
+                raise SystemExit(f"the controller does not start: {reason}")
+            time.sleep(0.05)
+        return measure(arguments, folder, controller)
+    finally:
+        controller.kill()
+        controller.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def measure(arguments, folder, controller):
     endpoint = folder / "state/endpoint.json"
-    until = time.monotonic() + LIMIT_S
-    while not endpoint.exists():
-        if controller.poll() is not None or time.monotonic() > until:
-            raise SystemExit("the controller does not start")
-        time.sleep(0.05)
     fleet = Fleet(arguments.fleet, endpoint, arguments.slots)
     result = {}
     try:
@@ -158,17 +174,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="fleet-"))
     load = os.getloadavg()
     write_cluster(arguments, folder)
-    with open(folder / "controller.log", "w") as log:
-        controller = subprocess.Popen(
-            [arguments.longhaul, "controller", "--state-dir", f"{folder}/state", "--config",
-             f"{folder}/controller.yaml"],
-            stdout=log, stderr=subprocess.STDOUT)
-    try:
-        result = measure(arguments, folder, controller)
-    finally:
-        controller.kill()
-        controller.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    result = with_controller(arguments, folder, measure)
     result.update(agents=arguments.agents, ranks=arguments.agents * arguments.slots,
                   cores=os.cpu_count(), load_average_before=load)
     if arguments.json:

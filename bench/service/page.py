@@ -140,11 +140,6 @@ def write_cluster(arguments, folder):
 
 def measure(arguments, folder, controller):
     path = folder / "state/endpoint.json"
-    until = time.monotonic() + fleet.LIMIT_S
-    while not path.exists():
-        if controller.poll() is not None or time.monotonic() > until:
-            raise SystemExit("the controller does not start")
-        time.sleep(0.05)
     agents = fleet.Fleet(arguments.fleet, path, arguments.slots)
     try:
         agents.say(f"connect 1 {arguments.agents}")
@@ -190,17 +185,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="page-"))
     load = os.getloadavg()
     write_cluster(arguments, folder)
-    with open(folder / "controller.log", "w") as log:
-        controller = subprocess.Popen(
-            [arguments.longhaul, "controller", "--state-dir", f"{folder}/state", "--config",
-             f"{folder}/controller.yaml"],
-            stdout=log, stderr=subprocess.STDOUT)
-    try:
-        result = measure(arguments, folder, controller)
-    finally:
-        controller.kill()
-        controller.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    result = fleet.with_controller(arguments, folder, measure)
     if arguments.json:
         print(json.dumps({**result, "load_average_before": load}, indent=1))
         return

@@ -30,7 +30,7 @@ class LostControllerTest : public ::testing::Test {
   }
   std::vector<std::string> Requeued() { return slurm_.Calls("scontrol"); }
 
-  FakeSlurm slurm_;
+  SlurmPrograms slurm_;
 };
 
 TEST_F(LostControllerTest, QueuesTheFirstJobAgainThatRunsWithoutIt) {

@@ -1,5 +1,6 @@
-// For tests: programs with the names of Slurm's, which record how they were called and print what a
-// test has set. They come first in PATH as long as this object lives.
+// For tests of refusals and of answers that come late, which a real Slurm does not give on demand:
+// programs with the names of Slurm's, which record how they were called and print what a test has
+// set. They come first in PATH as long as this object lives. tests/slurm has the real daemons.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,14 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder.h"
+
 namespace longhaul::engines::slurm {
 
-class FakeSlurm {
+class SlurmPrograms {
  public:
-  FakeSlurm() : path_(std::getenv("PATH")) {
-    std::string made = (std::filesystem::temp_directory_path() / "fake-slurm-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(made.data()), nullptr);
-    folder_ = made;
+  SlurmPrograms() : path_(std::getenv("PATH")) {
     // Of the jobs, those that were named.
     Program("squeue", R"(case "$*" in *--me*) exec cat mine;; esac
 named=",$(echo "$*" | sed 's/.*--jobs=\([^ ]*\).*/\1/'),"
@@ -34,27 +34,25 @@ echo 7)");
     Write("jobs", "");
     std::filesystem::create_directories(run() + "/slurm");
     std::filesystem::create_directories(run() + "/cluster");
-    ::setenv("PATH", (folder_ + ":" + path_).c_str(), 1);
+    ::setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
   }
-  ~FakeSlurm() {
-    ::setenv("PATH", path_.c_str(), 1);
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
-  FakeSlurm(const FakeSlurm&) = delete;
-  FakeSlurm& operator=(const FakeSlurm&) = delete;
+  ~SlurmPrograms() { ::setenv("PATH", path_.c_str(), 1); }
+  SlurmPrograms(const SlurmPrograms&) = delete;
+  SlurmPrograms& operator=(const SlurmPrograms&) = delete;
 
-  std::string run() const { return folder_ + "/run"; }  // the run's directory
+  std::string run() const { return folder_.path() + "/run"; }  // the run's directory
   void Write(const std::string& name, const std::string& text) const {
     // Replaced, because a program may read it.
-    std::ofstream(folder_ + "/new") << text;
-    std::filesystem::rename(folder_ + "/new", folder_ + "/" + name);
+    std::ofstream(folder_.path() + "/new") << text;
+    std::filesystem::rename(folder_.path() + "/new", folder_.path() + "/" + name);
   }
-  void Remove(const std::string& name) const { std::filesystem::remove(folder_ + "/" + name); }
+  void Remove(const std::string& name) const {
+    std::filesystem::remove(folder_.path() + "/" + name);
+  }
 
   // The calls that begin with this text, in their order.
   std::vector<std::string> Calls(const std::string& beginning) const {
-    std::ifstream file(folder_ + "/calls");
+    std::ifstream file(folder_.path() + "/calls");
     std::vector<std::string> found;
     for (std::string line; std::getline(file, line);) {
       if (line.starts_with(beginning)) found.push_back(line);
@@ -66,14 +64,15 @@ echo 7)");
 
  private:
   void Program(const std::string& name, const std::string& body) {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path) << "#!/bin/sh\ncd " << folder_ << "\necho \"" << name << " $*\" >> calls\n"
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\ncd " << folder_.path() << "\necho \"" << name
+                        << " $*\" >> calls\n"
                         << body << "\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
   const std::string path_;
-  std::string folder_;
+  TemporaryFolder folder_{testing::TempDir()};
 };
 
 }  // namespace longhaul::engines::slurm

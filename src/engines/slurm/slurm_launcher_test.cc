@@ -100,7 +100,7 @@ class SlurmLauncherTest : public ::testing::Test {
     return calls.empty() ? "" : calls[0];
   }
 
-  FakeSlurm slurm_;
+  SlurmPrograms slurm_;
   FakeController controller_;
   const std::unique_ptr<service::HttpServer> server_ =
       *service::HttpServer::Start("127.0.0.1", 0, {}, controller_);
