@@ -12,7 +12,7 @@ Nodes without an agent are in the cluster file only.
   first view  from the start of the navigation until the view's data are drawn, with a session, in
               headless Chromium
   task        of the page's main thread while it follows the run or the cluster: script, style,
-              layout and paint; and its part in scripts
+              layout and paint; and the processor time of its scripts
   viewer      processor time of the controller, with the requests and streams of so many viewers
               and without them, as a share of one core for each
 

@@ -16,7 +16,7 @@ const READY = {
     .includes(wanted) ? performance.now() : false,
 };
 
-// The tasks of the main threads, in ms, and the time of each that was spent in scripts.
+// The tasks of the main threads, in ms, and the processor time of each that was spent in scripts.
 function tasksOf(file) {
   const events = JSON.parse(readFileSync(file, "utf8")).traceEvents;
   const mains = new Set(events
@@ -38,7 +38,7 @@ function tasksOf(file) {
     task: task.dur / 1e3,
     script: outer
       .filter((each) => each.pid === task.pid && each.ts >= task.ts && each.ts < task.ts + task.dur)
-      .reduce((sum, each) => sum + each.dur / 1e3, 0),
+      .reduce((sum, each) => sum + each.tdur / 1e3, 0),
   }));
 }
 

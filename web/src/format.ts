@@ -2,6 +2,24 @@
 
 export const UNKNOWN = "unknown";
 
+// Made once: to make one takes longer than to use it a hundred times.
+const WHOLE = new Intl.NumberFormat("en-US");
+const THOUSANDTHS = new Intl.NumberFormat("en-US",
+  {minimumFractionDigits: 3, maximumFractionDigits: 3});
+const CLOCK = new Intl.DateTimeFormat("en-GB",
+  {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});
+const withDecimals = new Map<number, Intl.NumberFormat>();
+
+// At most so many decimals.
+function decimals(most: number): Intl.NumberFormat {
+  let format = withDecimals.get(most);
+  if (format === undefined) {
+    format = new Intl.NumberFormat("en-US", {maximumFractionDigits: most});
+    withDecimals.set(most, format);
+  }
+  return format;
+}
+
 export function number(value: number | null | undefined, digits = 4): string {
   if (value === null || value === undefined) return "not finite";
   if (!Number.isFinite(value)) return "not finite";
@@ -9,16 +27,16 @@ export function number(value: number | null | undefined, digits = 4): string {
     return value.toExponential(digits - 1);
   }
   const whole = Math.abs(value) >= 1 ? Math.floor(Math.log10(Math.abs(value))) + 1 : 1;
-  return value.toLocaleString("en-US", {maximumFractionDigits: Math.max(0, digits - whole)});
+  return decimals(Math.max(0, digits - whole)).format(value);
 }
 
 // With as many decimals for each, so that a column of them can be compared at a glance.
 export function seconds(value: number): string {
-  return value.toLocaleString("en-US", {minimumFractionDigits: 3, maximumFractionDigits: 3});
+  return THOUSANDTHS.format(value);
 }
 
 export function count(value: number): string {
-  return value.toLocaleString("en-US");
+  return WHOLE.format(value);
 }
 
 export function percent(share: number): string {
@@ -66,7 +84,7 @@ export function bytes(value: number): string {
 
 export function clock(ms: number): string {
   if (ms === 0) return "not yet";
-  return new Date(ms).toLocaleTimeString("en-GB", {hour12: false});
+  return CLOCK.format(ms);
 }
 
 // An instant that may be days away.

@@ -1,5 +1,6 @@
 import {useEffect, useRef, useState} from "preact/hooks";
 
+import {useCanvasWidth} from "../canvas_width";
 import type {NodeColumns} from "../cluster_protocol";
 import {cluster} from "../cluster_store";
 import {count, foreign, number, plural} from "../format";
@@ -70,20 +71,14 @@ function Chosen({nodes, name}: {nodes: NodeColumns; name: string}) {
 function NodeMap({nodes}: {nodes: NodeColumns}) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const layout = useRef<MapLayout | null>(null);
-  const [width, setWidth] = useState(0);
+  const width = useCanvasWidth(canvas);
   const [cursor, setCursor] = useState(-1);
   const [chosen, setChosen] = useState("");
   const theme = themeVersion.value;
   useEffect(() => {
     const element = canvas.current!;
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-  useEffect(() => {
-    const element = canvas.current!;
-    if (element.clientWidth === 0) return;
-    layout.current = layOut(nodes, element.clientWidth);
+    if (width === 0) return;
+    layout.current = layOut(nodes, width);
     element.style.height = `${layout.current.height}px`;
     drawMap(element, nodes, layout.current, cursor);
   }, [nodes, width, cursor, theme]);

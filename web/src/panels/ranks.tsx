@@ -1,6 +1,7 @@
 // How long each rank works in a step, relative to the median: a heat map of ranks and time.
 import {useEffect, useRef, useState} from "preact/hooks";
 
+import {useCanvasWidth} from "../canvas_width";
 import {clock, count, duration, plural, shellWord} from "../format";
 import {Mark} from "../mark";
 import {Panel} from "../panel";
@@ -28,7 +29,7 @@ function describe(work: RankWork, columns: Uint8Array[], cursor: Cursor | null):
 function HeatMap({work, columns, late}:
   {work: RankWork; columns: Uint8Array[]; late: number[]}) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
+  const width = useCanvasWidth(canvas);
   const [chosen, setCursor] = useState<Cursor | null>(null);
   const theme = themeVersion.value;
   const groups = work.slowest.length;
@@ -38,13 +39,7 @@ function HeatMap({work, columns, late}:
   const cursor = chosen !== null && chosen.column < columns.length && chosen.group < groups
     ? chosen : null;
   useEffect(() => {
-    const element = canvas.current!;
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-  useEffect(() => {
-    if (canvas.current!.clientWidth === 0) return;
+    if (width === 0) return;
     const places = work.index.map((index) => index - first);
     const drawn: Drawn = {columns, places, periods, late, cursor};
     drawRankMap(canvas.current!, drawn);
