@@ -56,6 +56,25 @@ async function actOnNode(page, name, verb) {
   return [outcome, (await nodeOf(page)).condition];
 }
 
+// Submits a job file. Returns the outcome and the run that is shown afterwards.
+async function submit(page, file) {
+  await page.evaluate(() => (location.hash = "#/plan"));
+  await page.waitForSelector("#submit-text", WAIT);
+  await page.$eval("#submit-text", (area) => area.select());
+  await page.keyboard.press("Backspace");
+  await page.type("#submit-text", file);
+  await page.click("#submit-send");
+  await page.waitForSelector("#act-send", WAIT);
+  const question = await text(page, "dialog");
+  await page.focus("#act-send");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#act-outcome", WAIT);
+  const outcome = await text(page, "#act-outcome");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.querySelector("dialog").open, WAIT);
+  return {question, outcome, hash: await page.evaluate(() => location.hash)};
+}
+
 const browser = await launch(chromium);
 try {
   const seen = {};
@@ -83,6 +102,11 @@ try {
   seen.state = await page.evaluate(async (path) => (await (await fetch(path)).json()).run.state,
     view);
 
+  seen.submitted = await submit(page, "name: more\ncommand: [sleep, '1000']\n");
+  seen.refused = await submit(page, "name: more\ncomand: [sleep, '1000']\n");
+  await page.evaluate((run) => (location.hash = `#/run/${encodeURIComponent(run)}`), id);
+
+  await page.waitForSelector("#stop", WAIT);
   await page.click("#stop");
   await page.waitForSelector("#act-word", WAIT);
   seen.question = await text(page, "dialog");

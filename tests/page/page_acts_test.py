@@ -36,6 +36,7 @@ class Acts(page_scripts.PageTest):
         self.assertEqual(seen["foreignOrigin"], [403, 403, 403])
         self.assertEqual(seen["cordoned"], ["The node is cordoned.", "cordoned"])
         self.assertEqual(seen["uncordoned"], ["The node is ready.", "ready"])
+        self.check_submit(seen, audit)
         self.check_stop(seen, audit)
         last = lab.notifications("acts")[-1]
         self.assertEqual(last["state"]["state"], "stopped", output[-2_000:])
@@ -65,6 +66,16 @@ class Acts(page_scripts.PageTest):
         self.assertEqual(seen["session"]["role"], "view")
         self.assertEqual(seen["viewerButtons"], 0)
         self.assertEqual(seen["viewerForged"], [403, 403])
+
+    def check_submit(self, seen, audit):
+        self.assertIn("longhaul submit job.yaml", seen["submitted"]["question"])
+        self.assertEqual(seen["submitted"]["outcome"], "Submitted: more-1.")
+        self.assertEqual(seen["submitted"]["hash"], "#/run/more-1", "the new run is shown")
+        self.assertRegex(seen["refused"]["outcome"], "^Refused: .*job.yaml:2: comand: unknown key")
+        self.assertEqual(seen["refused"]["hash"], "#/plan")
+        submitted = [(entry["object"], entry["role"]) for entry in audit
+                     if entry["status"] == 201 and entry["did"] == "POST /v1/jobs"]
+        self.assertIn(("more-1", "administer"), submitted)
 
     def check_stop(self, seen, audit):
         status, answer = seen["stale"]

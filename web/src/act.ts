@@ -20,7 +20,7 @@ export interface Act {
   answered: (answer: never) => string;  // what the server has done
   // Requests the state anew after a change. Returns the act for that state, or why there is none.
   again: () => Promise<Act | string>;
-  after: () => void;  // shows its effect
+  after: (answer: never) => void;  // shows its effect
 }
 
 export type Phase =
@@ -51,6 +51,7 @@ async function askAgain(old: Act, reason: string): Promise<{act: Act; phase: Pha
 async function outcomeOf(sent: Act): Promise<{act: Act; phase: Phase}> {
   try {
     const answer = await post<never>(sent.path, sent.body);
+    sent.after(answer);
     return {act: sent, phase: {name: "done", text: sent.answered(answer)}};
   } catch (error) {
     const reason = reasonOf(error);
@@ -65,7 +66,6 @@ export async function send() {
   const sending = {act: now.act, phase: {name: "sending"} as Phase};
   act.value = sending;
   const outcome = await outcomeOf(now.act);
-  if (outcome.phase.name === "done") now.act.after();
   // The reader may have closed the dialog meanwhile.
   if (act.value === sending) act.value = outcome;
 }

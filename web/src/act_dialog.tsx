@@ -8,6 +8,7 @@ import {useLayoutEffect, useRef} from "preact/hooks";
 import {act, ask, closeAct, send, type Act, type Phase} from "./act";
 import {copyText} from "./clipboard";
 import {foreign} from "./format";
+import {Lines} from "./lines";
 import {session} from "./session";
 
 function Command({command}: {command: string}) {
@@ -76,7 +77,7 @@ function Outcome({of, phase}: {of: Act; phase: Phase & {text: string}}) {
   return (
     <>
       <p id="act-outcome" class={refused ? "notice" : ""} role="status">
-        {refused && "Refused: "}<bdi>{foreign(phase.text)}</bdi>
+        {refused && "Refused: "}<Lines text={phase.text} />
       </p>
       <p class="acts">
         <button type="button" ref={close} onClick={closeAct}>Close</button>{" "}

@@ -6,6 +6,7 @@ import {isOver, type RunView} from "./protocol";
 import {request} from "./request";
 import * as store from "./store";
 import {lookAgain} from "./transport";
+import {chooseRun, showRun} from "./views";
 
 const REASON = "requested on the web page";
 
@@ -58,6 +59,35 @@ export function stopRun(seen: RunView): Act {
         : `There is nothing to stop: the state of the run is ${words(view.run.state)}.`;
     },
     after: () => void lookAgain(),
+  };
+}
+
+// What the controller answers: one job, or those of a list.
+type Submitted = {id: string} | {jobs: {id: string}[]};
+
+function idsOf(answer: Submitted): string[] {
+  return "jobs" in answer ? answer.jobs.map(({id}) => id) : [answer.id];
+}
+
+// The whole job file goes to the controller; `file` is its name in messages.
+export function submitJob(text: string, file: string): Act {
+  return {
+    title: `Submit ${foreign(file)}`,
+    verb: "Submit",
+    command: `longhaul submit ${shellWord(file)}`,
+    path: "/v1/jobs",
+    body: {job: text, source: file},
+    effects: () => [
+      "The controller plans the jobs of the file, prepares their data and puts them into their " +
+        "queues. It accepts all of them or none. Their programs run on the cluster's nodes, and " +
+        "may take nodes from jobs of lower priority.",
+    ],
+    answered: (answer: Submitted) => `Submitted: ${idsOf(answer).map((id) => foreign(id)).join(", ")}.`,
+    again: async () => "The controller does not accept the job now.",
+    after: (answer: Submitted) => {
+      chooseRun(idsOf(answer)[0]!);
+      showRun();
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-// What the address names: "#/cluster", "#/run", "#/run/ID", "#/run/ID/faults" or
+// What the address names: "#/cluster", "#/plan", "#/run", "#/run/ID", "#/run/ID/faults" or
 // "#/run/ID/faults/NUMBER".
 import type {View} from "./store";
 
@@ -18,6 +18,7 @@ function decoded(part: string): string | null {
 
 export function placeOf(hash: string): Place {
   if (hash === "#/cluster") return {view: "cluster", run: null, fault: null};
+  if (hash === "#/plan") return {view: "plan", run: null, fault: null};
   const match = /^#\/run\/([^/?]+)(\/faults(?:\/(\d{1,9}))?)?/.exec(hash);
   if (match === null) return {view: "run", run: null, fault: null};
   return {
@@ -28,7 +29,7 @@ export function placeOf(hash: string): Place {
 }
 
 export function addressOf({view, run, fault}: Place): string {
-  if (view === "cluster") return "#/cluster";
+  if (view === "cluster" || view === "plan") return `#/${view}`;
   if (run === null) return "#/run";
   const address = `#/run/${encodeURIComponent(run)}`;
   if (view === "run") return address;

@@ -117,7 +117,7 @@ function escaped(text: string): string {
 // A word of a shell command that the reader copies. Unseen characters are written as escapes,
 // which bash understands, so that a copied command does only what it shows.
 export function shellWord(text: string): string {
-  const safe = /^[A-Za-z0-9_./:@%+=-]+$/;
+  const safe = /^[A-Za-z0-9_./:@%+=,-]+$/;
   if (safe.test(text)) return text;
   if (text.search(UNSEEN) < 0) return `'${text.replaceAll("'", "'\\''")}'`;
   return `$'${escaped(text.replace(/[\\']/g, "\\$&"))}'`;

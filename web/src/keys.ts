@@ -6,19 +6,20 @@ import {copyText} from "./clipboard";
 import {faultNumber, neighbour} from "./fault_store";
 import {shellWord} from "./format";
 import * as store from "./store";
-import {showCluster, showFault, showRun} from "./views";
+import {showCluster, showFault, showPlan, showRun} from "./views";
 
 export const KEYS: [string, string][] = [
   ["g c", "Show the cluster"],
   ["g r", "Show the run"],
   ["g f", "Show the run's newest fault"],
+  ["g p", "Show the plans"],
   ["[, ]", "Show the previous or the next fault"],
   ["/", "Choose a run"],
   ["j, k", "Go to the next or the previous row of a table"],
   ["+, −", "Show less or more time in the charts"],
   ["0", "Show the whole run in the charts"],
   ["← → ↑ ↓", "Move the cursor of the chart or the map that has the focus"],
-  ["Enter", "Open the fault of the row that has the focus"],
+  ["Enter", "Open the fault, or choose the layout, of the row that has the focus"],
   ["y", "Copy the command that explains the run's faults"],
   ["?", "Show or hide this list"],
   ["Esc", "Hide this list"],
@@ -113,7 +114,8 @@ function actOnView(key: string): boolean {
   if (key === "c") showCluster();
   if (key === "r") showRun();
   if (key === "f") showFault(null);
-  return key === "c" || key === "r" || key === "f";
+  if (key === "p") showPlan();
+  return "crfp".includes(key);
 }
 
 export function listenToKeys() {

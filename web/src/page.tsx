@@ -16,13 +16,17 @@ import {MapPanel} from "./panels/map";
 import {MfuPanel} from "./panels/mfu";
 import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
+import {PlanFormPanel} from "./panels/plan_form";
+import {PlanComparedPanel, PlanLayoutsPanel} from "./panels/plan_layouts";
+import {PlanInfluencesPanel, PlanMemoryPanel, PlanStepPanel} from "./panels/plan_step";
 import {QueuesPanel} from "./panels/queues";
 import {RanksPanel} from "./panels/ranks";
 import {SnapshotsPanel} from "./panels/snapshots";
+import {SubmitPanel} from "./panels/submit";
 import {ThroughputPanel} from "./panels/throughput";
 import {WaitingPanel} from "./panels/waiting";
 import * as store from "./store";
-import {chooseRun, showCluster, showFault, showRun} from "./views";
+import {chooseRun, showCluster, showFault, showPlan, showRun} from "./views";
 
 const TONES: Record<store.Connection, Tone> =
   {loading: "off", live: "good", stale: "warn", failed: "bad", closed: "off"};
@@ -30,8 +34,8 @@ const TONES: Record<store.Connection, Tone> =
 function ConnectionMark() {
   const connection = store.connection.value;
   const heard = connection === "live" || connection === "stale";
-  const since = heard ? `, ${age(store.ageMs.value / 1e3)}` : "";
-  const ended = store.shown.value !== "cluster" && store.over.value;
+  const since = heard && store.shown.value !== "plan" ? `, ${age(store.ageMs.value / 1e3)}` : "";
+  const ended = store.isOfRun(store.shown.value) && store.over.value;
   const report = store.frozen.value;
   if (report !== null) {
     return <span class="mark" id="connection" data-state="report">
@@ -51,7 +55,7 @@ function RunChoice() {
   }
   const followed = store.view.value?.run;
   const runs = store.runs.value ?? [];
-  if (runs.length === 0 || store.shown.value === "cluster") return null;
+  if (runs.length === 0 || !store.isOfRun(store.shown.value)) return null;
   return (
     <label>
       Run{" "}
@@ -100,6 +104,7 @@ function ViewChoice() {
       {choice("run", "Run", showRun)}
       {choice("fault", "Faults", () => showFault(null))}
       {store.frozen.value === null && choice("cluster", "Cluster", showCluster)}
+      {store.frozen.value === null && choice("plan", "Plan", showPlan)}
     </nav>
   );
 }
@@ -153,6 +158,34 @@ function ClusterViewPanels() {
   );
 }
 
+function PlanPanels() {
+  return (
+    <>
+      <PlanFormPanel />
+      <PlanLayoutsPanel />
+      <PlanStepPanel />
+      <PlanMemoryPanel />
+      <PlanInfluencesPanel />
+      <PlanComparedPanel />
+      <SubmitPanel />
+    </>
+  );
+}
+
+function ShownPanels() {
+  if (store.closedReason.value !== null) return <Closed />;
+  switch (store.shown.value) {
+    case "run":
+      return <RunView />;
+    case "fault":
+      return <FaultPanels />;
+    case "cluster":
+      return <ClusterViewPanels />;
+    case "plan":
+      return <PlanPanels />;
+  }
+}
+
 export function Page() {
   return (
     <>
@@ -167,9 +200,7 @@ export function Page() {
       <main>
         {helpIsShown.value && <Keys />}
         <MissingPanel />
-        {store.closedReason.value !== null ? <Closed />
-          : store.shown.value === "run" ? <RunView />
-          : store.shown.value === "fault" ? <FaultPanels /> : <ClusterViewPanels />}
+        <ShownPanels />
       </main>
       <p class="unseen" role="status" aria-live="polite">{announcement.value}</p>
       <ActDialog />

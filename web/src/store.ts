@@ -8,7 +8,7 @@ export type Connection = "loading" | "live" | "stale" | "closed" | "failed";
 
 export const STALE_AFTER_MS = 15_000;
 
-export type View = "cluster" | "run" | "fault";
+export type View = "cluster" | "run" | "fault" | "plan";
 
 // The data of a report, which does not change; null: the page is live.
 export const frozen = signal<Frozen | null>(null);
@@ -29,6 +29,11 @@ export const ticker = signal(0);
 // The part of the time that the charts show, in ms of the server's clock; null: all.
 export const range = signal<{from: number; to: number} | null>(null);
 
+// The run view and the fault view follow a run.
+export function isOfRun(view: View): boolean {
+  return view === "run" || view === "fault";
+}
+
 export const over = computed(() => view.value !== null && isOver(view.value.run.state));
 
 export const ageMs = computed(() => {
@@ -39,10 +44,11 @@ export const ageMs = computed(() => {
 export const connection = computed<Connection>(() => {
   if (closedReason.value !== null) return "closed";
   if (frozen.value !== null) return "live";
-  if (shown.value !== "cluster" && over.value) return "live";
+  if (isOfRun(shown.value) && over.value) return "live";
   if (failure.value !== null) return "failed";
   if (heardAt.value === 0) return "loading";
-  return ageMs.value > STALE_AFTER_MS ? "stale" : "live";
+  // Nothing in the plan view changes by itself.
+  return ageMs.value > STALE_AFTER_MS && shown.value !== "plan" ? "stale" : "live";
 });
 
 // The end of the time that the charts can show.

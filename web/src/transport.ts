@@ -214,15 +214,15 @@ export async function followRuns() {
     const answer = await request<{runs: RunEntry[]}>("/v1/view/runs");
     store.runs.value = answer.runs;
     const first = placeOf(location.hash).run ?? answer.runs[0]?.id;
-    if (store.runId.value === null && store.shown.value !== "cluster") {
+    if (store.runId.value === null && store.isOfRun(store.shown.value)) {
       heard();
       if (first !== undefined) choose(first);
     }
   } catch (error) {
-    if (store.runId.value === null && store.shown.value !== "cluster") fail(error);
+    if (store.runId.value === null && store.isOfRun(store.shown.value)) fail(error);
   }
   if (store.closedReason.value !== null) return;
   clearTimeout(runsTimer);
-  const soon = store.runId.value === null && store.shown.value !== "cluster";
+  const soon = store.runId.value === null && store.isOfRun(store.shown.value);
   runsTimer = setTimeout(() => void followRuns(), soon ? SOON_RUNS_MS : RUNS_MS);
 }

@@ -4,6 +4,7 @@ import {batch, effect} from "@preact/signals";
 import {addressOf, placeOf} from "./address";
 import {followCluster, leaveCluster} from "./cluster_store";
 import {askAgain, chosenFault, followFault, leaveFault} from "./fault_store";
+import {loadPlanner} from "./plan_store";
 import * as store from "./store";
 import {choose, followRuns, leaveRun, restart} from "./transport";
 
@@ -33,9 +34,19 @@ export function showCluster() {
   followCluster();
 }
 
+export function showPlan() {
+  if (store.frozen.value !== null) return;
+  leaveRun();
+  leaveFault();
+  leaveCluster();
+  begin();
+  store.shown.value = "plan";
+  void loadPlanner();
+}
+
 // The run view and the fault view follow the same run.
 function follow(view: "run" | "fault") {
-  const followed = store.shown.value !== "cluster" && store.runId.value !== null;
+  const followed = store.isOfRun(store.shown.value) && store.runId.value !== null;
   if (view === "run") leaveFault();
   store.shown.value = view;
   if (view === "fault") followFault();
@@ -63,6 +74,7 @@ export function chooseRun(id: string) {
 
 export function retry() {
   if (store.shown.value === "cluster") return followCluster();
+  if (store.shown.value === "plan") return void loadPlanner();
   if (store.shown.value === "fault") askAgain();
   if (store.runId.value !== null) void restart();
 }
@@ -70,9 +82,12 @@ export function retry() {
 export function showAddressed() {
   const place = placeOf(location.hash);
   if (place.view === "cluster") return showCluster();
+  if (place.view === "plan") return showPlan();
   const id = store.runId.value;
-  const other = id !== null && place.run !== null && place.run !== id;
-  if (other && store.frozen.value === null && store.shown.value !== "cluster") choose(place.run!);
+  if (id !== null && place.run !== null && place.run !== id && store.frozen.value === null) {
+    if (store.isOfRun(store.shown.value)) choose(place.run);
+    else store.runId.value = place.run;  // it is chosen with its view
+  }
   if (place.view === "fault") return showFault(place.fault);
   chosenFault.value = null;
   showRun();

@@ -252,6 +252,7 @@ Status ControllerService::StartRest(const ControllerServiceOptions& options,
   rest_options.behind_proxy = options.behind_proxy;
   rest_options.admission = admission_.get();
   rest_options.checks = checks_.get();
+  rest_options.planner = options.planner.empty() ? FindPlanner() : options.planner;
   rest_options.external = options.external;
   PrepareJob prepare = options.prepare;
   if (!prepare) {

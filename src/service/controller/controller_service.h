@@ -46,7 +46,8 @@ struct ControllerServiceOptions {
   std::string config_file;  // docs/controller-file.md; empty: the standard configuration
   std::function<void()> kill_controller;  // see CoreLoopOptions
   std::function<void(const Status&)> on_violation;
-  PrepareJob prepare;  // empty: submission.h. Tests make their own jobs.
+  PrepareJob prepare;   // empty: submission.h. Tests make their own jobs.
+  std::string planner;  // the program longhaul-tools; empty: the one beside this program
   // Whose tokens are accepted besides the controller's own: those of REST callers, and with TLS
   // those of agents that join. Shared by both servers. None: no others.
   std::shared_ptr<ExternalIdentity> external;

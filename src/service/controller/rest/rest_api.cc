@@ -102,12 +102,14 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
 }  // namespace
 
 RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PageAccess& page,
-                 AgentAdmission* admission, NodeCheckService* checks, PrepareJob prepare,
-                 std::function<uint64_t()> event_streams)
+                 AgentAdmission* admission, NodeCheckService* checks, std::string planner,
+                 PrepareJob prepare, std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
       token_routes_(tokens, admission),
       check_routes_(checks),
+      plans_(std::move(planner)),
+      plan_routes_(plans_),
       prepare_(std::move(prepare)),
       change_routes_(loop, prepare_),
       why_routes_(loop),
@@ -135,6 +137,10 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/revoke", Role::kAdminister, &RestApi::PostRevokeAgent},
       {"POST", "/v1/checks", Role::kOperate, &RestApi::PostCheck},
       {"GET", "/v1/checks/{number}", Role::kView, &RestApi::GetCheck},
+      {"GET", "/v1/planner", Role::kView, &RestApi::GetPlanner},
+      {"POST", "/v1/plans", Role::kOperate, &RestApi::PostPlan},
+      {"GET", "/v1/plans/{number}", Role::kView, &RestApi::GetPlan},
+      {"POST", "/v1/plans/{number}/cancel", Role::kOperate, &RestApi::PostCancelPlan},
       {"GET", "/v1/queues", Role::kView, &RestApi::GetQueues},
       {"GET", "/v1/links", Role::kView, &RestApi::GetLinks},
       {"GET", "/v1/reservations", Role::kView, &RestApi::GetReservations},
@@ -365,6 +371,22 @@ ApiResponse RestApi::PostCheck(const ApiRequest& request, const Parameters&) con
 
 ApiResponse RestApi::GetCheck(const ApiRequest&, const Parameters& parameters) const {
   return check_routes_.Get(parameters[0]);
+}
+
+ApiResponse RestApi::GetPlanner(const ApiRequest&, const Parameters&) const {
+  return plan_routes_.Planner();
+}
+
+ApiResponse RestApi::PostPlan(const ApiRequest& request, const Parameters&) const {
+  return plan_routes_.Start(request.body);
+}
+
+ApiResponse RestApi::GetPlan(const ApiRequest&, const Parameters& parameters) const {
+  return plan_routes_.Get(parameters[0]);
+}
+
+ApiResponse RestApi::PostCancelPlan(const ApiRequest& request, const Parameters& parameters) const {
+  return plan_routes_.Cancel(parameters[0], request.body);
 }
 
 ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {

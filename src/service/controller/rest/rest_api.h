@@ -17,6 +17,7 @@
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/page/page_routes.h"
+#include "service/controller/plan/plan_routes.h"
 #include "service/controller/rest/api_response.h"
 #include "service/controller/rest/changes/change_routes.h"
 #include "service/controller/rest/tokens/token_routes.h"
@@ -29,9 +30,10 @@ class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
   // `admission` is null where the controller has no TLS, and `checks` where there are no agents.
+  // `planner`: of PlanService.
   RestApi(CoreLoop& loop, NotificationFeed& feed, TokenStore& tokens, PageAccess& page,
-          AgentAdmission* admission, NodeCheckService* checks, PrepareJob prepare,
-          std::function<uint64_t()> event_streams);
+          AgentAdmission* admission, NodeCheckService* checks, std::string planner,
+          PrepareJob prepare, std::function<uint64_t()> event_streams);
 
   // Requires that the caller has the role that RoleFor names; what one request needs beyond it is
   // checked here.
@@ -87,6 +89,10 @@ class RestApi {
   ApiResponse PostRevokeAgent(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCheck(const ApiRequest&, const Parameters&) const;
   ApiResponse GetCheck(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetPlanner(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostPlan(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetPlan(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostCancelPlan(const ApiRequest&, const Parameters&) const;
   ApiResponse GetTokens(const ApiRequest&, const Parameters&) const;
   ApiResponse PostToken(const ApiRequest&, const Parameters&) const;
   ApiResponse PostRevokeToken(const ApiRequest&, const Parameters&) const;
@@ -110,6 +116,8 @@ class RestApi {
   NotificationFeed& feed_;
   TokenRoutes token_routes_;
   const CheckRoutes check_routes_;
+  mutable PlanService plans_;  // thread-safe
+  const PlanRoutes plan_routes_;
   PrepareJob prepare_;
   ChangeRoutes change_routes_;
   const WhyRoutes why_routes_;

@@ -1,11 +1,13 @@
 // Request bodies: whatever comes, an answer and no crash; what is accepted is within its limits.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
 #include "service/client/sse.h"
 #include "service/controller/check/check_request.h"
+#include "service/controller/plan/plan_request.h"
 #include "service/controller/rest/changes/change_request.h"
 #include "service/controller/rest/changes/what_if_request.h"
 #include "service/controller/rest/reservation_request.h"
@@ -39,6 +41,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(check->size() <= 4096);
   } else {
     CHECK(!check.status().message().empty());
+  }
+  const auto plan = longhaul::service::ParsePlanRequest(body);
+  if (plan.ok()) {
+    CHECK(plan->devices > 0 && plan->model.empty() != plan->model_text.empty());
+    for (const std::string& word : longhaul::service::PlannerArguments(*plan)) {
+      CHECK(word.find('\0') == std::string::npos);
+    }
+  } else {
+    CHECK(!plan.status().message().empty());
   }
   const auto now = longhaul::InstantFromNanoseconds(1'790'000'000'000'000'000);
   const auto reservation = longhaul::service::ParseReservation(body, now);

@@ -102,8 +102,8 @@ RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, Notific
       feed_(feed),
       audit_(audit),
       callers_(tokens, page_, options.external),
-      api_(loop, feed, tokens, page_, options.admission, options.checks, std::move(prepare),
-           [this] { return event_streams_->load(); }) {}
+      api_(loop, feed, tokens, page_, options.admission, options.checks, options.planner,
+           std::move(prepare), [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 

@@ -29,6 +29,7 @@ struct RestServerOptions {
   bool behind_proxy = false;
   AgentAdmission* admission = nullptr;  // none: without TLS; must outlive the server
   NodeCheckService* checks = nullptr;   // none: no node checks; must outlive the server
+  std::string planner;                  // the program longhaul-tools; empty: there is none
   // Identifies callers by tokens of its form. Shared with the admission of agents. None: there are
   // no tokens but the controller's.
   std::shared_ptr<ExternalIdentity> external;
