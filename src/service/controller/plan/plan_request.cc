@@ -28,7 +28,7 @@ Status TakeNumber(const Json& json, const char* key, uint64_t most, uint64_t& ta
   if (found == json.end() || found->is_null()) return {};
   if (!found->is_number_unsigned() || found->get<uint64_t>() < 1 || found->get<uint64_t>() > most) {
     return InvalidArgument("\"" + std::string(key) + "\" must be a whole number from 1 to " +
-                           WithThousands(most));
+                           WithThousands(static_cast<int64_t>(most)));
   }
   target = found->get<uint64_t>();
   return {};
