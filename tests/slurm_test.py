@@ -241,8 +241,12 @@ class Slurm(unittest.TestCase):
         self.slurm("cancel", "runs/again")
         self.assertEqual(self.cluster.call("squeue", "-h"), "")
 
-    def lose_on_the_way(self, name, lose, steps=15_000, seconds=300):
-        """Submits a run, calls lose() after some hundred steps, and returns the log of its end."""
+    def lose_on_the_way(self, name, lose, steps=15_000, seconds=900):
+        """Submits a run, calls lose() after some hundred steps, and returns the log of its end.
+
+        The run has more steps than it makes until Slurm has noticed the loss. `seconds` is enough for
+        them on a machine with other work.
+        """
         waiting = self.submit(name, steps)
         self.await_step(name, 300)
         lose()
@@ -251,7 +255,7 @@ class Slurm(unittest.TestCase):
     @unittest.skipUnless(ALL, WAITS)
     def test_the_agent_of_a_dead_slurmd_ends_once_slurm_has_given_up_the_node(self):
         steps = 15_000
-        log = self.lose_on_the_way("orphan", lambda: self.cluster.kill("n2"), steps, seconds=240)
+        log = self.lose_on_the_way("orphan", lambda: self.cluster.kill("n2"), steps)
         self.assertIn("Slurm has taken n2 out of job 1", log)
         self.assertIn(self.nodes_of_attempts("orphan")[-1], (["n1", "n3"], ["n1", "n4"]))
         self.expect_undisturbed_losses("orphan", steps)
@@ -264,7 +268,7 @@ class Slurm(unittest.TestCase):
 
     @unittest.skipUnless(ALL, WAITS)
     def test_a_run_continues_from_its_checkpoint_when_the_machine_of_its_controller_is_off(self):
-        log = self.lose_on_the_way("off", lambda: self.cluster.kill_machine("n1"), seconds=400)
+        log = self.lose_on_the_way("off", lambda: self.cluster.kill_machine("n1"))
         self.assertIn("the controller cannot be reached", log)
         self.assertNotIn("n1", self.nodes_of_attempts("off")[-1], log)
 
@@ -274,7 +278,7 @@ class Slurm(unittest.TestCase):
         waiting = self.submit("limit", steps)
         self.await_step("limit", 300)
         self.cluster.call("scancel", "--batch", "--signal=USR1", "1")
-        log = self.end(waiting, "limit", seconds=300)
+        log = self.end(waiting, "limit", seconds=900)
         self.assertIn("stopped by signal 10", log)
         self.assertEqual(self.lab.last_step("limit"), steps)
 
