@@ -23,6 +23,8 @@ import slurm_cluster  # noqa: E402
 
 ALL = os.environ.get("LONGHAUL_SLURM_TESTS") == "all"
 WAITS = "waits for time-outs: set LONGHAUL_SLURM_TESTS=all"
+EXAMPLE = [str(pathlib.Path(__file__).resolve().parent.parent / "examples" / "headers-gpt.yaml"),
+           "--nodes", "2", "--procs", "2"]
 
 
 @unittest.skipIf(slurm_cluster.missing(), f"no {slurm_cluster.missing()} here")
@@ -259,6 +261,25 @@ class Slurm(unittest.TestCase):
         self.assertIn("Slurm has taken n2 out of job 1", log)
         self.assertIn(self.nodes_of_attempts("orphan")[-1], (["n1", "n3"], ["n1", "n4"]))
         self.expect_undisturbed_losses("orphan", steps)
+
+    @unittest.skipUnless(ALL, WAITS)
+    def test_the_example_survives_a_node_that_goes_down_and_a_slurmd_that_dies(self):
+        waiting = self.start_run("example", [], EXAMPLE)
+        self.await_step("example", 40, seconds=600)
+        self.cluster.call("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+        self.await_step("example", 120, seconds=600)
+        gang = self.nodes_of_attempts("example")[-1]
+        self.assertIn(gang, (["n1", "n3"], ["n1", "n4"]))
+        # Its workers go on, at most until Slurm has noticed the loss.
+        self.cluster.kill(gang[1])
+        log = self.end(waiting, "example", seconds=1800)
+        self.assertIn("Slurm has taken n2 out of job 1", log)
+        undisturbed = subprocess.run(
+            ["./longhaul", "run", "--run-dir", "runs/undisturbed", *EXAMPLE], cwd=self.lab.folder,
+            env=self.environment, capture_output=True, text=True, timeout=1800)
+        self.assertEqual(undisturbed.returncode, 0, undisturbed.stdout + undisturbed.stderr)
+        self.assertEqual(len(self.losses("example")), 320)
+        self.assertEqual(self.losses("example"), self.losses("undisturbed"))
 
     @unittest.skipUnless(ALL, WAITS)
     def test_a_run_goes_on_elsewhere_when_its_first_node_is_lost(self):

@@ -112,6 +112,14 @@ class SlurmLauncherTest : public ::testing::Test {
   void (*before_)(int) = nullptr;
 };
 
+TEST_F(SlurmLauncherTest, GivesItsAgentsMoreTimeToJoinThanThoseOfOneMachineGet) {
+  size_.parts = {1};
+  size_.usual = size_.maximum = 1;
+  Begin();
+  ASSERT_FALSE(launcher_->awaited_agents().has_value());
+  EXPECT_GE(launcher_->agents_limit(), 5 * frontend::kUsualAgentsLimit);
+}
+
 TEST_F(SlurmLauncherTest, AJobThatIsBeingSubmittedHasNotEnded) {
   slurm_.Write("hold", "");
   Begin();
