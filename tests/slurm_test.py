@@ -100,7 +100,7 @@ class Slurm(unittest.TestCase):
 
     def expect_undisturbed_losses(self, name, steps):
         self.lab.run("undisturbed", "--set", f"train.steps={steps}", "--set",
-                     "train.evaluate_every=1000000", timeout=120)
+                     "train.evaluate_every=1000000", timeout=900)
         self.assertEqual(self.losses(name), self.losses("undisturbed"))
 
     def test_a_node_that_goes_down_is_replaced(self):
