@@ -23,6 +23,8 @@ import slurm_cluster  # noqa: E402
 
 ALL = os.environ.get("LONGHAUL_SLURM_TESTS") == "all"
 WAITS = "waits for time-outs: set LONGHAUL_SLURM_TESTS=all"
+EXAMPLE = [str(pathlib.Path(__file__).resolve().parent.parent / "examples" / "headers-gpt.yaml"),
+           "--nodes", "2", "--procs", "2"]
 
 
 @unittest.skipIf(slurm_cluster.missing(), f"no {slurm_cluster.missing()} here")
@@ -98,7 +100,7 @@ class Slurm(unittest.TestCase):
 
     def expect_undisturbed_losses(self, name, steps):
         self.lab.run("undisturbed", "--set", f"train.steps={steps}", "--set",
-                     "train.evaluate_every=1000000", timeout=120)
+                     "train.evaluate_every=1000000", timeout=900)
         self.assertEqual(self.losses(name), self.losses("undisturbed"))
 
     def test_a_node_that_goes_down_is_replaced(self):
@@ -241,8 +243,12 @@ class Slurm(unittest.TestCase):
         self.slurm("cancel", "runs/again")
         self.assertEqual(self.cluster.call("squeue", "-h"), "")
 
-    def lose_on_the_way(self, name, lose, steps=15_000, seconds=300):
-        """Submits a run, calls lose() after some hundred steps, and returns the log of its end."""
+    def lose_on_the_way(self, name, lose, steps=15_000, seconds=900):
+        """Submits a run, calls lose() after some hundred steps, and returns the log of its end.
+
+        The run has more steps than it makes until Slurm has noticed the loss. `seconds` is enough for
+        them on a machine with other work.
+        """
         waiting = self.submit(name, steps)
         self.await_step(name, 300)
         lose()
@@ -251,10 +257,29 @@ class Slurm(unittest.TestCase):
     @unittest.skipUnless(ALL, WAITS)
     def test_the_agent_of_a_dead_slurmd_ends_once_slurm_has_given_up_the_node(self):
         steps = 15_000
-        log = self.lose_on_the_way("orphan", lambda: self.cluster.kill("n2"), steps, seconds=240)
+        log = self.lose_on_the_way("orphan", lambda: self.cluster.kill("n2"), steps)
         self.assertIn("Slurm has taken n2 out of job 1", log)
         self.assertIn(self.nodes_of_attempts("orphan")[-1], (["n1", "n3"], ["n1", "n4"]))
         self.expect_undisturbed_losses("orphan", steps)
+
+    @unittest.skipUnless(ALL, WAITS)
+    def test_the_example_survives_a_node_that_goes_down_and_a_slurmd_that_dies(self):
+        waiting = self.start_run("example", [], EXAMPLE)
+        self.await_step("example", 40, seconds=600)
+        self.cluster.call("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+        self.await_step("example", 120, seconds=600)
+        gang = self.nodes_of_attempts("example")[-1]
+        self.assertIn(gang, (["n1", "n3"], ["n1", "n4"]))
+        # Its workers go on, at most until Slurm has noticed the loss.
+        self.cluster.kill(gang[1])
+        log = self.end(waiting, "example", seconds=1800)
+        self.assertIn("Slurm has taken n2 out of job 1", log)
+        undisturbed = subprocess.run(
+            ["./longhaul", "run", "--run-dir", "runs/undisturbed", *EXAMPLE], cwd=self.lab.folder,
+            env=self.environment, capture_output=True, text=True, timeout=1800)
+        self.assertEqual(undisturbed.returncode, 0, undisturbed.stdout + undisturbed.stderr)
+        self.assertEqual(len(self.losses("example")), 320)
+        self.assertEqual(self.losses("example"), self.losses("undisturbed"))
 
     @unittest.skipUnless(ALL, WAITS)
     def test_a_run_goes_on_elsewhere_when_its_first_node_is_lost(self):
@@ -264,7 +289,7 @@ class Slurm(unittest.TestCase):
 
     @unittest.skipUnless(ALL, WAITS)
     def test_a_run_continues_from_its_checkpoint_when_the_machine_of_its_controller_is_off(self):
-        log = self.lose_on_the_way("off", lambda: self.cluster.kill_machine("n1"), seconds=400)
+        log = self.lose_on_the_way("off", lambda: self.cluster.kill_machine("n1"))
         self.assertIn("the controller cannot be reached", log)
         self.assertNotIn("n1", self.nodes_of_attempts("off")[-1], log)
 
@@ -274,7 +299,7 @@ class Slurm(unittest.TestCase):
         waiting = self.submit("limit", steps)
         self.await_step("limit", 300)
         self.cluster.call("scancel", "--batch", "--signal=USR1", "1")
-        log = self.end(waiting, "limit", seconds=300)
+        log = self.end(waiting, "limit", seconds=900)
         self.assertIn("stopped by signal 10", log)
         self.assertEqual(self.lab.last_step("limit"), steps)
 

@@ -75,6 +75,14 @@ class KubernetesEnvironment(unittest.TestCase):
         self.assertEqual(self.run_tool("kueue"), (0, output, ""))
         self.assertEqual(self.built(), ["cmd/kueue"])
 
+    def test_node_problem_detector_is_built_without_what_no_test_uses(self):
+        code, output, error = self.run_tool("node-problem-detector")
+        self.assertEqual(code, 0, error)
+        self.assertTrue((pathlib.Path(output.strip()) / "node-problem-detector").exists())
+        self.assertEqual(self.built(), ["cmd/nodeproblemdetector"])
+        self.assertIn("-tags disable_stackdriver_exporter,disable_system_stats_monitor ",
+                      self.calls.read_text())
+
     def test_trainer_is_built_with_the_definitions_and_webhooks_of_its_modules(self):
         code, _, error = self.run_tool("trainer")
         self.assertEqual(code, 1)

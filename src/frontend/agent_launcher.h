@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "io/event_loop.h"
 #include "service/client/endpoint.h"
 
 namespace longhaul::frontend {
+
+// Until all agents of a cluster have joined that are started at once.
+inline constexpr Duration kUsualAgentsLimit = std::chrono::seconds(20);
 
 // All calls come from the thread of the loop. The launcher outlives the run.
 class AgentLauncher {
@@ -35,8 +39,9 @@ class AgentLauncher {
   virtual EarlierCluster earlier_cluster() const { return EarlierCluster::kNone; }
 
   // How many agents the job waits for before it is submitted, however long that takes. None: all,
-  // for a short time, because they are started at once.
+  // for agents_limit(), because they are started at once.
   virtual std::optional<uint32_t> awaited_agents() const { return std::nullopt; }
+  virtual Duration agents_limit() const { return kUsualAgentsLimit; }
 
   // Returns the command (argv) that starts the agents and ends when they have ended; empty: they
   // come by themselves. Called when the controller answers for the first time, and when the command

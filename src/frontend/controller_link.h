@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "frontend/agent_launcher.h"
 #include "io/event_loop.h"
 #include "proto/status.pb.h"
 #include "service/client/endpoint.h"
@@ -35,7 +36,7 @@ struct Submission {
   std::string from;    // empty: none
   uint32_t nodes = 0;  // connected nodes to wait for before submitting
   // How long; none: until they are there.
-  std::optional<Duration> nodes_limit = std::chrono::seconds(20);
+  std::optional<Duration> nodes_limit = kUsualAgentsLimit;
   EarlierJob earlier = EarlierJob::kNone;
 };
 

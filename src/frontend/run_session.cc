@@ -303,9 +303,12 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   submission.resume = options_.resume;
   submission.from = WholePlace(options_.from);
   submission.nodes = nodes;
-  if (options_.launcher != nullptr && options_.launcher->awaited_agents().has_value()) {
-    submission.nodes = *options_.launcher->awaited_agents();
-    submission.nodes_limit.reset();
+  if (options_.launcher != nullptr) {
+    submission.nodes_limit = options_.launcher->agents_limit();
+    if (const std::optional<uint32_t> awaited = options_.launcher->awaited_agents()) {
+      submission.nodes = *awaited;
+      submission.nodes_limit.reset();
+    }
   }
   submission.earlier = EarlierJobOf(options_);
   LinkObserver observer;

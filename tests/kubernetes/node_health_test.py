@@ -41,7 +41,7 @@ def wait_for(done, what):
 class Cluster:
     """Nodes in a server with the program, and what people and detectors do to them."""
 
-    def __init__(self, test, binaries, *gates):
+    def __init__(self, test, longhaul, binaries, *gates):
         self.server = account_rights.start_server(
             test, binaries, ["scheduler.yaml", "node-health.yaml"], [ACCOUNT],
             flags=["--feature-gates=" + ",".join(gates)] if gates else [])
@@ -53,7 +53,7 @@ class Cluster:
             log = open(self.server.folder / f"node-health-{i}.log", "w")
             test.addCleanup(log.close)
             process = subprocess.Popen(
-                [LONGHAUL, "kube", "node-health", "--kubeconfig", kubeconfig,
+                [longhaul, "kube", "node-health", "--kubeconfig", kubeconfig,
                  "--lease-namespace", "longhaul", "--confirm", "1", "--release", "2",
                  "--most-cordoned", "3", "--taint"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -197,7 +197,7 @@ class NodeHealthTest(unittest.TestCase):
         used = set()
         # The second server refuses streaming lists, as older ones do.
         for gates in ([], ["WatchList=false"]):
-            cluster = Cluster(self, self.binaries, *gates)
+            cluster = Cluster(self, LONGHAUL, self.binaries, *gates)
             self.check_cordon(cluster)
             self.check_release(cluster)
             self.check_people(cluster)

@@ -33,6 +33,11 @@ uint32_t StepOf(const spec::JobSpec& job) {
                         job.layout.pipeline.value_or(1));
 }
 
+std::string SubmitAgain(std::string_view option, uint32_t nodes) {
+  return "end it with `longhaul slurm cancel RUN_DIR` and submit it again with " +
+         std::string(option) + " " + std::to_string(nodes) + " --run-dir RUN_DIR --resume";
+}
+
 }  // namespace
 
 uint32_t RunSize::minimum() const { return Sum(parts); }
@@ -138,13 +143,14 @@ Status CheckTarget(std::string_view bounds, uint32_t nodes) {
   const auto [minimum, maximum, step] = numbers;
   if (nodes >= minimum && nodes <= maximum && (nodes - minimum) % step == 0) return {};
   // The nodes of the first job, and of the other parts.
-  const std::string remedy =
-      nodes >= minimum
-          ? ""
-          : "; the " + std::to_string(minimum) +
-                " with which it has begun are never given back: for fewer, end it with `longhaul "
-                "slurm cancel RUN_DIR` and submit it again with --minimum-nodes " +
-                std::to_string(nodes) + " --run-dir RUN_DIR --resume";
+  std::string remedy;
+  if (nodes < minimum) {
+    remedy = "; the " + std::to_string(minimum) +
+             " with which it has begun are never given back: for fewer, " +
+             SubmitAgain("--minimum-nodes", nodes);
+  } else if (nodes > maximum) {
+    remedy = "; for more, " + SubmitAgain("--maximum-nodes", nodes);
+  }
   return InvalidArgument(std::to_string(nodes) + " nodes: this run takes " +
                          std::to_string(minimum) + " to " + std::to_string(maximum) +
                          (step > 1 ? ", in steps of " + std::to_string(step) : "") +

@@ -110,7 +110,8 @@ TEST(RunSize, ATargetLiesWithinTheBounds) {
                 HasSubstr(std::to_string(bad) + " nodes: this run takes 4 to 8, in steps of 2"));
   }
   EXPECT_THAT(CheckTarget(bounds, 2).message(), HasSubstr("--minimum-nodes 2 --run-dir RUN_DIR"));
-  EXPECT_THAT(CheckTarget(bounds, 10).message(), Not(HasSubstr("--minimum-nodes")));
+  EXPECT_THAT(CheckTarget(bounds, 10).message(), HasSubstr("--maximum-nodes 10 --run-dir RUN_DIR"));
+  EXPECT_THAT(CheckTarget(bounds, 5).message(), Not(HasSubstr("submit it again")));
   for (const char* text : {"", "4", "4 8", "4 8 0", "4 8 2 1", "4 8 x"}) {
     EXPECT_EQ(CheckTarget(text, 4).code(), Code::kDataLoss) << text;
   }

@@ -28,6 +28,13 @@ Result<std::string> Call(std::vector<std::string> argv) {
   return std::move(end.output);
 }
 
+// Of a program that prints nothing when it has succeeded. `failure`: what an exit code means.
+Status Order(std::vector<std::string> argv, const std::string& failure) {
+  ASSIGN_OR_RETURN(const io::ProgramEnd end, RunToEnd(std::move(argv)));
+  if (end.status.exit_code == 0) return {};
+  return FailedPrecondition(failure + ", for the reason above");
+}
+
 }  // namespace
 
 Result<std::string> Submit(std::vector<std::string> arguments, const std::string& script) {
@@ -73,13 +80,12 @@ Status Cancel(const std::vector<std::string>& jobs) {
   if (jobs.empty()) return {};
   std::vector<std::string> argv = {"scancel", "--quiet"};
   argv.insert(argv.end(), jobs.begin(), jobs.end());
-  return Call(std::move(argv)).status();
+  return Order(std::move(argv), "scancel did not cancel job" +
+                                    std::string(jobs.size() == 1 ? " " : "s ") + Join(jobs, ", "));
 }
 
 Status Requeue(const std::string& job) {
-  ASSIGN_OR_RETURN(const io::ProgramEnd end, RunToEnd({"scontrol", "requeue", job}));
-  if (end.status.exit_code == 0) return {};
-  return FailedPrecondition("scontrol did not queue job " + job + " again, for the reason above");
+  return Order({"scontrol", "requeue", job}, "scontrol did not queue job " + job + " again");
 }
 
 std::string AddressOfNode(const std::string& node) {

@@ -26,7 +26,9 @@ Result<std::vector<JobNow>> Query(const std::vector<std::string>& jobs);
 // with a run directory, those of that run.
 Result<std::vector<RunJob>> JobsOfRuns(const std::string& run_directory);
 
-Status Cancel(const std::vector<std::string>& jobs);  // nothing to do without any
+// Does nothing without jobs. Jobs that have ended, or that Slurm does not know any more, are no
+// error.
+Status Cancel(const std::vector<std::string>& jobs);
 // Fails for a job that waits already, or that may not be queued again.
 Status Requeue(const std::string& job);
 

@@ -28,7 +28,7 @@ while read -r line; do case "$named" in *",${line%%|*},"*) echo "$line|end";; es
     Program("sbatch", R"(while [ -e hold ]; do sleep 0.01; done
 echo "7|PENDING||Resources" >> jobs
 echo 7)");
-    Program("scancel", "");
+    Program("scancel", "[ ! -e refuse ]");
     Program("scontrol", "[ ! -e refuse ]");
     Write("mine", "JOBID|STATE\n");
     Write("jobs", "");

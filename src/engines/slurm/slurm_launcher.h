@@ -39,6 +39,10 @@ struct LauncherOptions {
   Duration unused_limit = kUnusedLimit;
 };
 
+// Until the agents of the first job have joined. srun starts their program on all nodes at once,
+// from storage that the nodes share.
+inline constexpr Duration kAgentsLimit = std::chrono::minutes(3);
+
 class SlurmLauncher final : public frontend::AgentLauncher {
  public:
   explicit SlurmLauncher(LauncherOptions options);
@@ -47,6 +51,7 @@ class SlurmLauncher final : public frontend::AgentLauncher {
   std::string address() const override { return options_.address; }
   // Nodes of other parts and of the growth come when Slurm has them.
   std::optional<uint32_t> awaited_agents() const override;
+  Duration agents_limit() const override { return kAgentsLimit; }
   Status Prepare(const std::string& directory) override;
   Result<std::vector<std::string>> Command(const service::Endpoint& endpoint) override;
   void Begin(io::EventLoop& loop, std::function<void(const std::string&)> show) override;

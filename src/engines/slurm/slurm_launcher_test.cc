@@ -112,6 +112,14 @@ class SlurmLauncherTest : public ::testing::Test {
   void (*before_)(int) = nullptr;
 };
 
+TEST_F(SlurmLauncherTest, GivesItsAgentsMoreTimeToJoinThanThoseOfOneMachineGet) {
+  size_.parts = {1};
+  size_.usual = size_.maximum = 1;
+  Begin();
+  ASSERT_FALSE(launcher_->awaited_agents().has_value());
+  EXPECT_GE(launcher_->agents_limit(), 5 * frontend::kUsualAgentsLimit);
+}
+
 TEST_F(SlurmLauncherTest, AJobThatIsBeingSubmittedHasNotEnded) {
   slurm_.Write("hold", "");
   Begin();
@@ -142,6 +150,26 @@ TEST_F(SlurmLauncherTest, CancelsTheFurtherJobsOfAnEarlierStart) {
   Begin();
   RunFor(2);
   EXPECT_THAT(slurm_.Calls("scancel"), ElementsAre("scancel --quiet 5")) << "once";
+}
+
+TEST_F(SlurmLauncherTest, TriesAgainToCancelTheFurtherJobsOfAnEarlierStart) {
+  slurm_.Write("mine", "JOBID|STATE\n5|RUNNING|n5|None|1|longhaul part-1 " + slurm_.run() + "\n");
+  slurm_.Write("refuse", "");
+  Begin();
+  Until([&] { return slurm_.Calls("scancel").size() >= 2; });
+  EXPECT_THAT(shown_, HasSubstr("Slurm does not answer: scancel did not cancel job 5"));
+  EXPECT_THAT(slurm_.Calls("sbatch"), IsEmpty()) << "the earlier start's jobs may have its nodes";
+  slurm_.Remove("refuse");
+  Until([&] { return !slurm_.Calls("sbatch").empty(); });
+  EXPECT_THAT(shown_, HasSubstr("Slurm answers again"));
+}
+
+TEST_F(SlurmLauncherTest, ShowsAtItsEndThatJobsAreNotCancelled) {
+  Begin();
+  Until([&] { return shown_.find("asked Slurm for a node in job 7") != shown_.npos; });
+  slurm_.Write("refuse", "");
+  launcher_->End();
+  EXPECT_THAT(shown_, HasSubstr("scancel did not cancel job 7, for the reason above"));
 }
 
 TEST_F(SlurmLauncherTest, ARunWhosePartStaysPendingEndsWithTheReason) {

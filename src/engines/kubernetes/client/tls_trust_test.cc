@@ -122,77 +122,70 @@ service::CertificateAndKey ServerCertificate(const service::CertificateAndKey& a
   return *service::MakeServerCertificate(authority, names, io::Now(), std::chrono::hours(1));
 }
 
-// The answers to `count` requests that are under way at the same time.
-std::vector<Result<HttpResponse>> GetAll(io::EventLoop& loop, HttpClient& client, size_t count,
-                                         std::shared_ptr<const Credential> credential = nullptr) {
-  std::vector<Result<HttpResponse>> got;
-  for (size_t i = 0; i < count; ++i) {
-    HttpRequest request;
-    request.method = "GET";
-    request.target = "/version";
-    request.credential = credential;
-    client.Send(std::move(request),
-                [&got](Result<HttpResponse> answer) { got.push_back(std::move(answer)); });
+class TlsTrustTest : public ::testing::Test {
+ protected:
+  // Begins to use a server, trusting these authorities: texts in PEM.
+  Status Use(const std::string& address, const std::string& authorities) {
+    HttpSettings settings;
+    settings.server = address;
+    settings.certificate_authority = authorities;
+    ASSIGN_OR_RETURN(client_, HttpClient::Create(*loop_, settings));
+    return {};
   }
-  while (got.size() < count) loop.RunOnce(std::chrono::milliseconds(50));
-  return got;
-}
+  // The answers to `count` requests that are under way at the same time.
+  std::vector<Result<HttpResponse>> GetAll(size_t count,
+                                           std::shared_ptr<const Credential> credential = nullptr) {
+    std::vector<Result<HttpResponse>> got;
+    for (size_t i = 0; i < count; ++i) {
+      HttpRequest request;
+      request.method = "GET";
+      request.target = "/version";
+      request.credential = credential;
+      client_->Send(std::move(request),
+                    [&got](Result<HttpResponse> answer) { got.push_back(std::move(answer)); });
+    }
+    while (got.size() < count) loop_->RunOnce(std::chrono::milliseconds(50));
+    return got;
+  }
 
-TEST(TlsTrust, AFurtherConnectionResumesTheSession) {
-  const service::CertificateAndKey authority = Authority();
-  TlsServer server(ServerCertificate(authority));
-  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
-  HttpSettings settings;
-  settings.server = server.address();
-  settings.certificate_authority = authority.certificate;
-  const std::unique_ptr<HttpClient> client = *HttpClient::Create(*loop, settings);
-  ASSERT_TRUE(GetAll(*loop, *client, 1)[0].ok());
+  const service::CertificateAndKey authority_ = Authority();
+  TlsServer server_{ServerCertificate(authority_)};
+  const std::unique_ptr<io::EventLoop> loop_ = *io::EventLoop::Create();
+  std::unique_ptr<HttpClient> client_;
+};
+
+TEST_F(TlsTrustTest, AFurtherConnectionResumesTheSession) {
+  ASSERT_TRUE(Use(server_.address(), authority_.certificate).ok());
+  ASSERT_TRUE(GetAll(1)[0].ok());
   // Of two requests at once, one has the connection that is kept, and the other opens one.
-  server.AwaitRequests(3);
-  for (const Result<HttpResponse>& answer : GetAll(*loop, *client, 2)) {
+  server_.AwaitRequests(3);
+  for (const Result<HttpResponse>& answer : GetAll(2)) {
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(answer->body, "{}");
   }
-  EXPECT_EQ(server.resumed(), (std::vector<bool>{false, true}));
+  EXPECT_EQ(server_.resumed(), (std::vector<bool>{false, true}));
 }
 
 // The server takes the identity of the client's certificate from the session.
-TEST(TlsTrust, AnotherClientCertificateResumesNoSession) {
-  const service::CertificateAndKey authority = Authority();
-  TlsServer server(ServerCertificate(authority));
-  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
-  HttpSettings settings;
-  settings.server = server.address();
-  settings.certificate_authority = authority.certificate;
-  const std::unique_ptr<HttpClient> client = *HttpClient::Create(*loop, settings);
+TEST_F(TlsTrustTest, AnotherClientCertificateResumesNoSession) {
+  ASSERT_TRUE(Use(server_.address(), authority_.certificate).ok());
   const service::CertificateAndKey first = Authority();
   const service::CertificateAndKey second = Authority();
   for (const service::CertificateAndKey* own : {&first, &second}) {
-    const auto credential =
-        std::make_shared<const Credential>(Credential{"", own->certificate, own->key, {}});
-    const Result<HttpResponse> answer = GetAll(*loop, *client, 1, credential)[0];
+    const Result<HttpResponse> answer = GetAll(
+        1, std::make_shared<const Credential>(Credential{"", own->certificate, own->key, {}}))[0];
     ASSERT_TRUE(answer.ok()) << answer.status();
   }
-  EXPECT_EQ(server.resumed(), (std::vector<bool>{false, false}));
+  EXPECT_EQ(server_.resumed(), (std::vector<bool>{false, false}));
 }
 
-TEST(TlsTrust, RefusesAServerOfAnotherAuthority) {
-  const service::CertificateAndKey other = Authority();
-  TlsServer server(ServerCertificate(Authority()));
-  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
-  HttpSettings settings;
-  settings.server = server.address();
-  settings.certificate_authority = other.certificate;
-  const std::unique_ptr<HttpClient> client = *HttpClient::Create(*loop, settings);
-  EXPECT_EQ(GetAll(*loop, *client, 1)[0].status().code(), Code::kFailedPrecondition);
+TEST_F(TlsTrustTest, RefusesAServerOfAnotherAuthority) {
+  ASSERT_TRUE(Use(server_.address(), Authority().certificate).ok());
+  EXPECT_EQ(GetAll(1)[0].status().code(), Code::kFailedPrecondition);
 }
 
-TEST(TlsTrust, RefusesATextWithoutACertificate) {
-  const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
-  HttpSettings settings;
-  settings.server = "https://127.0.0.1:1";
-  settings.certificate_authority = "no certificate";
-  const Status refused = HttpClient::Create(*loop, settings).status();
+TEST_F(TlsTrustTest, RefusesATextWithoutACertificate) {
+  const Status refused = Use(server_.address(), "no certificate");
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_NE(refused.message().find("certificate-authority"), std::string::npos) << refused;
 }
