@@ -36,7 +36,7 @@ def has_devices():
 
 
 def with_packages(name):
-    """The packages of a module, the outermost one first, and the module: a, a.b and a.b.c."""
+    """The packages of a module, the outermost one first, and the module: "torch", "torch.optim"."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
