@@ -185,6 +185,34 @@ class ForkServer(ddp_test.RunTest):
         for name in ("threaded", "forking"):
             self.assertEqual(sorted(self.loaded(name), key=str), [0, 1, None], name)
 
+    def test_a_package_that_is_left_out_is_tried_once_for_all_of_its_modules(self):
+        os.mkdir(f"{self.packages}/outer")
+        self.package("outer/__init__", PACKAGE + "import threading, time\n"
+                     "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n")
+        for name in ("one", "two", "three"):
+            self.package(f"outer/{name}", "")
+        code, text = self.run_script("import useful, outer.one, outer.two, os\n"
+                                     "from outer import three\n"
+                                     "print('forked', os.environ['LONGHAUL_FORKED'])\n")
+        self.assertEqual(code, 0, text)
+        self.assertIn("[rank 1] forked 1", text)
+        self.assertEqual(sorted(self.loaded("outer"), key=str), [0, 1, None])
+
+    def test_temporary_files_of_a_package_that_is_left_out_are_removed(self):
+        # So does PyTorch 2.4 for torch.distributed.nn, which checkpoints and FSDP import.
+        self.package("writing", PACKAGE + "import sys, tempfile\n"
+                     "folder = tempfile.TemporaryDirectory()\n"
+                     "with open(folder.name + '/made_here.py', 'w') as file:\n"
+                     "    file.write('VERSION = 1')\n"
+                     "sys.path.append(folder.name)\n"
+                     "import made_here\n")
+        temporary = f"{self.folder}/temporary"
+        os.mkdir(temporary)
+        code, text = self.run_script("import useful, writing\n", TMPDIR=temporary)
+        self.assertEqual(code, 0, text)
+        self.assertEqual(sorted(self.loaded("writing"), key=str), [0, 1, None])
+        self.assertEqual(os.listdir(temporary), [])
+
     def test_without_a_usable_fork_server_workers_are_started(self):
         kinds = {"os.abort()": "abort", "import sys; sys.exit('no licence')": "no licence"}
         for statement, _ in kinds.items():

@@ -54,7 +54,7 @@ class Script:
     procs: int = 1
     since: tuple = (2, 4)
     missing: str = ""  # the reason for which older versions cannot run it
-    libraries: bool = False
+    packages: str = ""  # the option of tools/pytorch_environment that adds what it imports
     short: bool = False  # always run with PyTorch 1.13, with which it takes 20 seconds
     pattern: str = STEPS
     framework: str = ""  # the recipe of docs/frameworks.md that makes the command
@@ -64,6 +64,7 @@ class Script:
 NO_SHARDING = "FSDP2 came with PyTorch 2.4, and needs a GPU there"
 NO_DCP = "PyTorch 1.13 has no `get_state_dict`"
 ABSENT = "the library does not support PyTorch 1.13"
+LIBRARIES, DEEPSPEED = "--libraries", "--deepspeed"
 ROWS = {
     "ddp": Script("DistributedDataParallel", "ddp.py", since=(1, 13), short=True),
     "fsdp2": Script("FSDP2 (`fully_shard`)", "fsdp2.py", since=(2, 6), missing=NO_SHARDING),
@@ -76,12 +77,12 @@ ROWS = {
     "data_loader": Script("`DataLoader` with worker processes", "data_loader.py", since=(1, 13)),
     "compiled": Script("`torch.compile`", "compiled.py",
                        missing="PyTorch 1.13 has no `torch.compile`"),
-    "lightning": Script("Lightning `Trainer`", "lightning_trainer.py", libraries=True,
+    "lightning": Script("Lightning `Trainer`", "lightning_trainer.py", packages=LIBRARIES,
                         missing=ABSENT),
-    "transformers": Script("Hugging Face `Trainer`", "transformers_trainer.py", libraries=True,
+    "transformers": Script("Hugging Face `Trainer`", "transformers_trainer.py", packages=LIBRARIES,
                            since=(2, 6),
                            missing="Transformers needs PyTorch 2.6 to load its checkpoints"),
-    "accelerate": Script("Accelerate", "accelerated.py", libraries=True, missing=ABSENT),
+    "accelerate": Script("Accelerate", "accelerated.py", packages=LIBRARIES, missing=ABSENT),
     "nanogpt": Script("nanoGPT's start command", "gpt.py", nodes=1, procs=2, since=(1, 13),
                       pattern="nanogpt"),
     "torchtitan": Script("torchtitan's start command", "titan_like", nodes=1, procs=2,
@@ -89,10 +90,13 @@ ROWS = {
                          environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     "recipe_pytorch": Script("`--framework pytorch`", "ddp.py", since=(1, 13),
                              framework="pytorch"),
-    "recipe_lightning": Script("`--framework lightning`", "lightning_trainer.py", libraries=True,
-                               framework="lightning", missing=ABSENT),
-    "recipe_accelerate": Script("`--framework accelerate`", "accelerated.py", libraries=True,
+    "recipe_lightning": Script("`--framework lightning`", "lightning_trainer.py",
+                               packages=LIBRARIES, framework="lightning", missing=ABSENT),
+    "recipe_accelerate": Script("`--framework accelerate`", "accelerated.py", packages=LIBRARIES,
                                 framework="accelerate", missing=ABSENT),
+    "recipe_deepspeed": Script("`--framework deepspeed`", "deepspeed_trainer.py",
+                               packages=DEEPSPEED, framework="deepspeed", missing=ABSENT,
+                               environment={"DS_ACCELERATOR": "cpu"}),
 }
 VERSIONS = ("2.15", "2.4", "1.13")
 COLUMNS = ("clean", "killed worker", "killed agent")
@@ -155,7 +159,7 @@ class Row(unittest.TestCase):
             return "/usr/bin/python3"
         found = subprocess.run(
             [sys.executable, "-B", ROOT / "tools/pytorch_environment", sys.torch,
-             *(["--libraries"] if script.libraries else []),
+             *([script.packages] if script.packages else []),
              *([] if wish == "make" else ["--if-made"])], capture_output=True, text=True)
         if found.returncode != 0:
             raise unittest.SkipTest(found.stderr.strip().splitlines()[-1])

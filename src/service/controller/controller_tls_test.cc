@@ -243,6 +243,26 @@ TEST_F(TlsTest, IsNotJoinedByAnAgentWhoseTokenIsOfAnotherAuthority) {
   EXPECT_TRUE(Join("node-1", token).ok()) << "the secret was sent to an unverified server";
 }
 
+// The certificate is for 127.0.0.1 and localhost, not for 127.0.0.2.
+TEST_F(TlsTest, IsNotJoinedUnderAnotherName) {
+  service_.reset();
+  ControllerServiceOptions options;
+  options.state_directory = directory_;
+  options.agents = "0.0.0.0:0";
+  auto service = ControllerService::Start(options);
+  ASSERT_TRUE(service.ok()) << service.status();
+  const auto token = RestClient((*service)->endpoint()).Post("/v1/join-tokens", Json::object());
+  ASSERT_TRUE(token.ok()) << token.status();
+  const std::string agents = (*service)->endpoint().agents;
+  const std::string secret = (*token)["token"].get<std::string>();
+  const std::string other = "127.0.0.2" + agents.substr(agents.rfind(':'));
+  const Status refused = JoinCluster({other, "node-1", secret, ""}, FolderOf("node-1"));
+  EXPECT_NE(refused.message().find("127.0.0.2"), std::string::npos) << refused;
+  EXPECT_NE(refused.message().find("longhaul controller init STATE_DIR --name HOST"),
+            std::string::npos)
+      << refused;
+}
+
 // The limits of http_server.h, from outside: the agent's stream and REST go on meanwhile.
 TEST_F(TlsTest, GoesOnAmongAThousandIdleConnectionsAndABodyOfOneGibibyte) {
   rlimit files{};

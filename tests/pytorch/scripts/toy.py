@@ -14,14 +14,14 @@ WIDTH = 16
 ROWS = 8
 
 
-def arguments():
+def arguments(words=None):
     """The command line that all of the scripts have."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True, help="folder of the checkpoints")
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--checkpoint-every", type=int, default=5, metavar="STEPS")
     parser.add_argument("--step-time", type=float, default=0.0, help="least seconds a step takes")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 class Block(torch.nn.Module):

@@ -54,7 +54,7 @@ Result<AgentIdentity> CallJoin(const std::string& controller, const std::string&
   if (!status.ok()) {
     return Status(static_cast<Code>(status.error_code()),
                   "cannot join the controller at " + Printable(controller) + ": " +
-                      Printable(status.error_message(), 400));
+                      Printable(FailureOfCall(status), 600));
   }
   RETURN_IF_ERROR(CheckKey(answer.certificate(), next.key));
   next.certificate = answer.certificate();

@@ -10,4 +10,15 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const AgentIdentity& ide
   return grpc::SslCredentials(options);
 }
 
+std::string FailureOfCall(const grpc::Status& status) {
+  std::string text = status.error_message();
+  // gRPC has no code of its own for this.
+  if (text.find("not in peer certificate") != std::string::npos) {
+    text +=
+        ": name a host of the controller's certificate with --controller, or make one for this "
+        "host with longhaul controller init STATE_DIR --name HOST";
+  }
+  return text;
+}
+
 }  // namespace longhaul::service

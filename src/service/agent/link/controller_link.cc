@@ -177,7 +177,7 @@ ConnectionEnd ControllerLink::RunStream(const std::string& address, Duration pat
   }
   changed_.notify_all();
   if (watch.joinable()) watch.join();
-  std::string reason = status.ok() ? "the controller closed the stream" : status.error_message();
+  std::string reason = status.ok() ? "the controller closed the stream" : FailureOfCall(status);
   if (silent_) reason = address + " is silent: it is paused or cut off";
   const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE && !silent_;
   NotifyEnd(welcomed, answered, refused.ok() ? reason : refused.message());

@@ -35,6 +35,12 @@ def has_devices():
     return False
 
 
+def with_packages(name):
+    """The packages of a module, the outermost one first, and the module: "torch", "torch.optim"."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
 class Loader:
     """Loads modules, and judges whether this process can still be forked."""
 
@@ -60,10 +66,15 @@ class Loader:
                 return "it loads " + path + ", which may change"
         return None
 
+    def is_left_out(self, name):
+        """Whether this module is left out, or is in a package that is: importing it loads both."""
+        return not self.left_out.isdisjoint(with_packages(name))
+
     def load(self, names):
-        """Returns (name, why) of a module after which a fork is not possible; or None."""
-        for name in names:
-            if name in self.left_out or name in sys.modules:
+        """Returns (name, why) of a module after which a fork is not possible; or None. Packages are
+        loaded before their modules, so that one that is left out is tried once only."""
+        for name in [each for name in names for each in with_packages(name)]:
+            if name in sys.modules or self.is_left_out(name):
                 continue
             try:
                 importlib.import_module(name)

@@ -18,6 +18,7 @@ an accelerator or loads files of the program is left out, because a fork copies 
 that calls it, and no context of an accelerator. This process then begins anew without that package.
 """
 
+import atexit
 import errno
 import gc
 import json
@@ -177,8 +178,8 @@ class Server:
         self.load(names + self.shared.add(names))
 
     def without_known(self, names):
-        known = self.loader.left_out.union(sys.modules)
-        return [name for name in names if name not in known and is_of_package(name)]
+        return [name for name in names if name not in sys.modules and
+                not self.loader.is_left_out(name) and is_of_package(name)]
 
     def load(self, names):
         names = self.without_known(names)
@@ -203,6 +204,10 @@ def begin_anew(setup, news, name, why):
     setup["left_out"].append(name)
     setup["news"] += news
     os.environ["LONGHAUL_FORK_SERVER"] = json.dumps(setup)
+    # Packages remove their temporary files when Python ends, which exec does without. Python offers
+    # no public function for this.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
     os.set_inheritable(SOCKET, True)
     os.execvp(setup["self"][0], setup["self"])
 
