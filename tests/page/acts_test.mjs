@@ -66,7 +66,7 @@ test("a session sees the acts of its role", async () => {
   });
   await withPage(withRole("administer"), async (page) => {
     await page.waitForSelector("#stop", WAIT);
-    assert.deepEqual(await acts(page), ["Stop…", "Cordon…", "Uncordon…"]);
+    assert.deepEqual(await acts(page), ["Stop…", "Cordon…", "Drain…", "Uncordon…"]);
   });
 });
 
@@ -193,6 +193,23 @@ test("a refusal is shown with its reason, and may be tried again", async () => {
     assert.deepEqual(server.acts.map(({path}) => path),
       ["/v1/nodes/node-2/uncordon", "/v1/nodes/node-2/uncordon"]);
     await accessible(page);
+  });
+});
+
+test("a node is drained, with the effect on its jobs stated first", async () => {
+  await withPage(withRole("administer"), async (page, server) => {
+    server.takeAct = () => [200, {condition: "draining"}];
+    const button = 'button[data-node][aria-label^="Drain"]';
+    await page.waitForSelector(button, WAIT);
+    const node = await page.$eval(button, (element) => element.dataset.node);
+    await page.click(button);
+    await phase(page, "asking");
+    assert.match(await text(page, "dialog"), /Its jobs take a snapshot and continue on other/);
+    assert.match(await text(page, "dialog"), /\$ longhaul nodes drain /);
+    await page.click("#act-send");
+    await phase(page, "done");
+    assert.match(await text(page, "#act-outcome"), /The node is draining/);
+    assert.equal(server.acts[0].path, `/v1/nodes/${encodeURIComponent(node)}/drain`);
   });
 });
 

@@ -82,7 +82,8 @@ export function submitJob(text: string, file: string): Act {
         "queues. It accepts all of them or none. Their programs run on the cluster's nodes, and " +
         "may take nodes from jobs of lower priority.",
     ],
-    answered: (answer: Submitted) => `Submitted: ${idsOf(answer).map((id) => foreign(id)).join(", ")}.`,
+    answered: (answer: Submitted) =>
+      `Submitted: ${idsOf(answer).map((id) => foreign(id)).join(", ")}.`,
     again: async () => "The controller does not accept the job now.",
     after: (answer: Submitted) => {
       chooseRun(idsOf(answer)[0]!);
@@ -91,32 +92,43 @@ export function submitJob(text: string, file: string): Act {
   };
 }
 
-// The act that fits a node's condition; null: none does.
-export function nodeVerb(condition: string): "cordon" | "uncordon" | null {
-  if (condition === "absent") return null;
-  return /^(cordoned|draining|suspect|spare)/.test(condition) ? "uncordon" : "cordon";
+export type NodeVerb = "cordon" | "drain" | "uncordon";
+
+// The acts that fit a node's condition.
+export function nodeVerbs(condition: string): NodeVerb[] {
+  if (condition === "absent") return [];
+  if (condition.startsWith("ready")) return ["cordon", "drain"];
+  if (condition.startsWith("cordoned")) return ["uncordon", "drain"];
+  return /^(draining|suspect|spare)/.test(condition) ? ["uncordon"] : ["cordon"];
+}
+
+export function wordOf(verb: NodeVerb): string {
+  return verb.charAt(0).toUpperCase() + verb.slice(1);
 }
 
 const NODE_EFFECTS = {
   cordon: "No new work is placed on the node. Its present jobs continue.",
+  drain: "No new work is placed on the node. Its jobs take a snapshot and continue on other " +
+    "nodes; those that find no place wait in their queues, and those that may never be stopped " +
+    "stay.",
   uncordon: "New work may be placed on the node again.",
 };
 
-export function useNode(node: string, condition: string, verb: "cordon" | "uncordon"): Act {
+export function useNode(node: string, condition: string, verb: NodeVerb): Act {
   const refresh = async () => {
     if (store.shown.value === "cluster") followCluster();
     else await lookAgain();
   };
-  const title = `${verb === "cordon" ? "Cordon" : "Uncordon"} node ${foreign(node)}`;
+  const title = `${wordOf(verb)} node ${foreign(node)}`;
   return {
     title,
-    verb: verb === "cordon" ? "Cordon" : "Uncordon",
+    verb: wordOf(verb),
     command: `longhaul nodes ${verb} ${shellWord(node)}`,
     path: `/v1/nodes/${encodeURIComponent(node)}/${verb}`,
     body: {reason: REASON},
     effects: () => [`The node is ${foreign(condition)}. ${NODE_EFFECTS[verb]}`],
     answered: (answer: {condition: string}) => `The node is ${foreign(answer.condition)}.`,
-    // Both are idempotent, so the server refuses them only for reasons that it states.
+    // All of them are idempotent, so the server refuses them only for reasons that it states.
     again: async () => "The controller does not permit this now.",
     after: () => void refresh(),
   };

@@ -7,7 +7,7 @@ import {count, foreign, number, plural} from "../format";
 import {drawMap, toneOfCell} from "../map_draw";
 import {layOut, nodeAt, type MapLayout} from "../map_layout";
 import {Mark, toneOfNode, type Tone} from "../mark";
-import {NodeAct} from "../node_act";
+import {NodeActs} from "../node_acts";
 import {Panel} from "../panel";
 import {may} from "../session";
 import {themeVersion} from "../theme";
@@ -63,7 +63,7 @@ function Chosen({nodes, name}: {nodes: NodeColumns; name: string}) {
   return (
     <p id="chosen" class="acts">
       <bdi>{describe(nodes, node)}</bdi>{" "}
-      <NodeAct node={name} condition={conditionOf(nodes, node)} />
+      <NodeActs node={name} condition={conditionOf(nodes, node)} />
     </p>
   );
 }
@@ -170,7 +170,9 @@ function NotReady({nodes}: {nodes: NodeColumns}) {
                   word={foreign(conditionOf(nodes, node))} /></td>
                 <td><bdi>{foreign(nodes.places[nodes.place[node]!]!) || "no place"}</bdi></td>
                 {may("administer") && (
-                  <td><NodeAct node={nodes.name[node]!} condition={conditionOf(nodes, node)} /></td>
+                  <td>
+                    <NodeActs node={nodes.name[node]!} condition={conditionOf(nodes, node)} />
+                  </td>
                 )}
               </tr>
             ))}

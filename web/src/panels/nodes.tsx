@@ -1,6 +1,6 @@
 import {count, foreign, number, shellWord} from "../format";
 import {Mark, toneOfNode} from "../mark";
-import {NodeAct} from "../node_act";
+import {NodeActs} from "../node_acts";
 import {Panel} from "../panel";
 import type {Node} from "../protocol";
 import {may} from "../session";
@@ -19,7 +19,7 @@ function Row({node}: {node: Node}) {
       <td class="number">{ranksOf(node)}</td>
       <td class="number">{number(node.health, 2)}</td>
       <td><bdi>{node.last_fault === "" ? "none" : foreign(node.last_fault)}</bdi></td>
-      {may("administer") && <td><NodeAct node={node.name} condition={node.condition} /></td>}
+      {may("administer") && <td><NodeActs node={node.name} condition={node.condition} /></td>}
     </tr>
   );
 }
