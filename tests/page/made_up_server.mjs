@@ -35,7 +35,7 @@ export function newRun(now = Date.now()) {
       id: "gpt-1", name: "gpt", state: "queued", submitted_at_ms: now - 60_000, ended_at_ms: 0,
       reason: "", attempt: 0, restarts: 0, step: 0, highest_step: 0, total_steps: 0, loss: 0,
       first_loss: 0, validation_loss: 0, tokens_per_second: 0, seconds_per_step: 0,
-      peak_flops_per_second: 0,
+      predicted_step_seconds: 0, peak_flops_per_second: 0, ranks: 0, accelerators_per_rank: null,
       eta_seconds: -1, memory_step: 0, committed_step: 0, copied_step: 0,
       snapshot_interval_steps: 0, snapshot_interval_reason: "", run_directory: "/runs/gpt",
     },
@@ -66,7 +66,7 @@ export function fullRun(text = "worker 1 was killed by signal 9", now = Date.now
   const view = newRun(now);
   Object.assign(view.run, {state: "running", reason: text, attempt: 2, step: 50, highest_step: 50,
     total_steps: 100, loss: 2.5, tokens_per_second: 1_000, seconds_per_step: 1, eta_seconds: 50,
-    peak_flops_per_second: 4e12,
+    predicted_step_seconds: 0.8, peak_flops_per_second: 4e12, ranks: 4, accelerators_per_rank: 2,
     snapshot_interval_steps: 10, snapshot_interval_reason: text, run_directory: `/runs/${text}`});
   view.loss_now = {tier: "memory", step: 40, steps: 10, seconds: 10};
   view.ledger = {rank_seconds: 10, wall_seconds: 5, goodput: 0.75, categories: [

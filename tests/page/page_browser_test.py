@@ -221,6 +221,8 @@ class Page(page_scripts.PageTest):
         self.assertEqual({len(column) for column in work["columns"]}, {8})
         self.assertGreater(view["series"]["flops_per_second"]["last"][-1], 0)
         self.assertGreater(view["run"]["peak_flops_per_second"], 0)
+        self.assertGreater(view["run"]["predicted_step_seconds"], 0)
+        self.assertEqual(view["run"]["ranks"], 4)
 
     def check_curves(self, seen):
         followed, loaded = seen["lossFollowed"], seen["lossLoaded"]

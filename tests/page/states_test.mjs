@@ -147,6 +147,10 @@ test("the utilisation is the model's FLOPs over the peak, or it says what is mis
   await withPage(() => {}, async (page) => {  // 1.5 of 4 TFLOP/s in the newest step
     await waitForState(page, "live");
     assert.equal(await text(page, "#fact-mfu"), "37.5 %");
+    // 1 s against 0.8 s; 10 rank seconds, and 50 s of 4 ranks to come, with 2 accelerators each.
+    assert.equal(await text(page, "#fact-step-time"), "1.0 s predicted: 800 ms (25.0 % more)");
+    assert.equal(await text(page, "#fact-cost"),
+      "0.00556 accelerator-hours so far, about 0.111 to come");
     assert.match(await text(page, "#mfu"), /37.5 %: the model does 1.50 TFLOP.s, .* 4.00 TFLOP/);
     assert.match(await page.$eval("#mfu .chart", ({ariaLabel}) => ariaLabel), /sation: 37.5 %/);
   });

@@ -22,7 +22,10 @@ export interface RunStatus extends RunEntry {
   validation_loss: number | null;
   tokens_per_second: number;
   seconds_per_step: number;
+  predicted_step_seconds: number;  // by the plan; 0: unknown
   peak_flops_per_second: number;  // of all workers; 0: unknown
+  ranks: number;  // of the present gang, as the next
+  accelerators_per_rank: number | null;  // null: the scheduler assigns no devices
   eta_seconds: number;
   memory_step: number;
   committed_step: number;

@@ -3,6 +3,7 @@ import type {ComponentChildren} from "preact";
 
 import {ask} from "../act";
 import {canStop, stopRun} from "../acts";
+import {costOf} from "../cost";
 import {
   count, dayAndClock, duration, foreign, number, percent, plural, UNKNOWN, words,
 } from "../format";
@@ -38,6 +39,33 @@ function lossNow(view: RunView) {
   return <>{duration(loss.seconds)} <span class="soft">{from}</span></>;
 }
 
+function stepTime({run}: RunView) {
+  if (!(run.seconds_per_step > 0)) return UNKNOWN;
+  const predicted = run.predicted_step_seconds;
+  if (!(predicted > 0)) return duration(run.seconds_per_step);
+  const more = run.seconds_per_step / predicted - 1;
+  return (
+    <>
+      {duration(run.seconds_per_step)}{" "}
+      <span class="soft">
+        predicted: {duration(predicted)} ({percent(Math.abs(more))} {more < 0 ? "less" : "more"})
+      </span>
+    </>
+  );
+}
+
+// A short run costs a small part of an hour.
+function hours(value: number): string {
+  return value < 1 ? String(Number(value.toPrecision(3))) : number(value, 5);
+}
+
+function cost(view: RunView) {
+  const {unit, soFar, toCome} = costOf(view);
+  const rest = store.over.value ? "in all"
+    : toCome === null ? "so far" : `so far, about ${hours(toCome)} to come`;
+  return <>{hours(soFar)} <span class="soft">{unit} {rest}</span></>;
+}
+
 function utilisation(view: RunView) {
   const share = utilisationOf(view);
   return share === null ? UNKNOWN : percent(share);
@@ -62,10 +90,12 @@ export function HeadlinePanel() {
           <Fact name="Tokens per second" id="fact-throughput">
             {view.run.tokens_per_second > 0 ? number(view.run.tokens_per_second) : UNKNOWN}
           </Fact>
+          <Fact name="Time of a step" id="fact-step-time">{stepTime(view)}</Fact>
           <Fact name="Model FLOPs utilisation" id="fact-mfu">{utilisation(view)}</Fact>
           <Fact name="Goodput" id="fact-goodput">
             {view.ledger.rank_seconds > 0 ? percent(view.ledger.goodput) : UNKNOWN}
           </Fact>
+          <Fact name="Cost" id="fact-cost">{cost(view)}</Fact>
           <Fact name="Faults" id="fact-faults">{count(view.faults_total)}</Fact>
           <Fact name="A fault now would lose" id="fact-loss-now">{lossNow(view)}</Fact>
           <Fact name={store.over.value ? "Ended" : "Ends"} id="fact-end">{end(view)}</Fact>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/controller/controller.h"
+#include "service/controller/view/rank_accelerators.h"
 #include "service/controller/view/run_view.h"
 #include "story/sentences.h"
 #include "story/story_json.h"
@@ -13,17 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int64_t FaultMs(int64_t at_ns) { return at_ns / 1'000'000; }
-
-// Of each worker; 0 where the scheduler assigns no devices.
-double AcceleratorsOfARank(const proto::JobStatus& status) {
-  double accelerators = 0;
-  for (const proto::NodeDevices& node : status.devices()) accelerators += node.devices_size();
-  const double ranks =
-      static_cast<double>(status.devices_size()) * status.job().processes_per_node();
-  if (ranks <= 0) return 0;
-  const uint32_t share_milli = status.job().scheduling().share_milli();
-  return accelerators / ranks * (share_milli == 0 ? 1.0 : share_milli / 1000.0);
-}
 
 Json StagesJson(const story::FaultStory& fault) {
   Json stages = Json::array();
@@ -50,7 +40,7 @@ Json FaultViewJson(const story::Story& story, const story::FaultStory& fault,
                    const proto::JobStatus& status, Instant now) {
   Json facts = story::StoryJson(story, fault.number);
   Json json = std::move(facts["faults"].at(0));
-  const double accelerators = AcceleratorsOfARank(status);
+  const double accelerators = AcceleratorsOfRank(status);
   json.update({{"happened_at_ms", FaultMs(fault.happened_at_ns)},
                {"open", fault.open},
                {"stages", StagesJson(fault)},

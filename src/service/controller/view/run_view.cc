@@ -6,6 +6,7 @@
 
 #include "proto/json.h"
 #include "runtime/controller/controller.h"
+#include "service/controller/view/rank_accelerators.h"
 
 namespace longhaul::service {
 namespace {
@@ -188,6 +189,9 @@ Json LossNowJson(const RunViewInput& input) {
 Json StatusJson(const RunViewInput& input) {
   const proto::JobStatus& status = input.status;
   const uint64_t total = std::max(input.past.history.total_steps(), status.output_total_steps());
+  const uint64_t ranks =
+      static_cast<uint64_t>(status.gang_size()) * status.job().processes_per_node();
+  const double accelerators = AcceleratorsOfRank(status);
   Json json = RunEntryJson(status);
   json.update({{"reason", status.reason()},
                {"attempt", status.attempt()},
@@ -200,7 +204,10 @@ Json StatusJson(const RunViewInput& input) {
                {"validation_loss", status.validation_loss()},
                {"tokens_per_second", status.tokens_per_second()},
                {"seconds_per_step", status.seconds_per_step()},
+               {"predicted_step_seconds", status.job().prediction().step_seconds()},
                {"peak_flops_per_second", status.job().prediction().peak_flops_per_second()},
+               {"ranks", ranks},
+               {"accelerators_per_rank", accelerators > 0 ? Json(accelerators) : Json()},
                {"eta_seconds", status.eta_seconds()},
                {"memory_step", status.memory_step()},
                {"committed_step", status.committed_step()},

@@ -65,6 +65,18 @@ TEST(RunView, ShowsALossThatIsNotFiniteAsAMark) {
   EXPECT_FALSE(Json::parse(RunViewJson(input).dump()).is_discarded());
 }
 
+// Two nodes with two workers each, and half of an accelerator for each worker.
+TEST(RunView, HasWhatTheCostIsCountedIn) {
+  RunViewInput input = RunAtStep(10);
+  for (const char* node : {"node-1", "node-2"}) input.status.add_gang(node);
+  EXPECT_EQ(RunViewJson(input)["run"]["ranks"], 4);
+  EXPECT_TRUE(RunViewJson(input)["run"]["accelerators_per_rank"].is_null());
+  for (int i = 0; i < 2; ++i) input.status.add_devices()->add_devices(0);
+  EXPECT_EQ(RunViewJson(input)["run"]["accelerators_per_rank"], 0.5);
+  input.status.mutable_job()->mutable_prediction()->set_step_seconds(0.4);
+  EXPECT_EQ(RunViewJson(input)["run"]["predicted_step_seconds"], 0.4);
+}
+
 // Where a ledger of an older moment is in the log, and the present one has an open step.
 TEST(RunView, HasTheLedgerOverTimeWithTheSumsOfThePresentLedger) {
   RunViewInput input = RunAtStep(10);
