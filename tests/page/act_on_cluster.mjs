@@ -40,6 +40,17 @@ async function nodeOf(page) {
   return page.evaluate(async () => (await (await fetch("/v1/nodes")).json()).nodes[0]);
 }
 
+// Sends the act of the open dialog, and closes it. Returns the outcome.
+async function confirm(page) {
+  await page.focus("#act-send");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#act-outcome", WAIT);
+  const outcome = await text(page, "#act-outcome");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.querySelector("dialog").open, WAIT);
+  return outcome;
+}
+
 // From the button to the answer, by keyboard.
 async function actOnNode(page, name, verb) {
   const selector = `button[data-node="${name}"][aria-label^="${verb}"]`;
@@ -47,12 +58,7 @@ async function actOnNode(page, name, verb) {
   await page.focus(selector);
   await page.keyboard.press("Enter");
   await page.waitForSelector("#act-send", WAIT);
-  await page.focus("#act-send");
-  await page.keyboard.press("Enter");
-  await page.waitForSelector("#act-outcome", WAIT);
-  const outcome = await text(page, "#act-outcome");
-  await page.keyboard.press("Escape");
-  await page.waitForFunction(() => !document.querySelector("dialog").open, WAIT);
+  const outcome = await confirm(page);
   return [outcome, (await nodeOf(page)).condition];
 }
 
@@ -66,12 +72,7 @@ async function submit(page, file) {
   await page.click("#submit-send");
   await page.waitForSelector("#act-send", WAIT);
   const question = await text(page, "dialog");
-  await page.focus("#act-send");
-  await page.keyboard.press("Enter");
-  await page.waitForSelector("#act-outcome", WAIT);
-  const outcome = await text(page, "#act-outcome");
-  await page.keyboard.press("Escape");
-  await page.waitForFunction(() => !document.querySelector("dialog").open, WAIT);
+  const outcome = await confirm(page);
   return {question, outcome, hash: await page.evaluate(() => location.hash)};
 }
 

@@ -3,8 +3,8 @@
 usage: page_plan_test.py FOLDER LONGHAUL LONGHAUL-TOOLS
 
 A viewer may not plan. An operator plans a training on a real controller with the real planner,
-chooses a layout, compares two plans, is told of a wrong value and of a model that does not fit, and
-cancels a search. What is shown is compared with `longhaul plan --json`. Skipped without Node, its
+chooses a layout and compares two plans. The page shows the reason why a value is refused, and why
+no layout of a model fits. Then the operator cancels a search. What is shown is compared with `longhaul plan --json`. Skipped without Node, its
 packages or Debian's Chromium.
 """
 import json

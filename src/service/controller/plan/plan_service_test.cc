@@ -33,12 +33,17 @@ class PlanServiceTest : public testing::Test {
 
   static PlanStatus Await(const PlanService& service, uint64_t plan, PlanState state) {
     Result<PlanStatus> status = service.Get(plan);
-    while (status.ok() && status->state != state) {
+    const auto changes = [](PlanState now) {
+      return now == PlanState::kWaiting || now == PlanState::kSearching;
+    };
+    while (status.ok() && status->state != state && changes(status->state)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       status = service.Get(plan);
     }
     EXPECT_TRUE(status.ok()) << status.status().message();
-    return status.ok() ? *status : PlanStatus();
+    if (!status.ok()) return {};
+    EXPECT_EQ(NameOf(status->state), NameOf(state));
+    return *status;
   }
 
   TemporaryFolder folder_{testing::TempDir()};
