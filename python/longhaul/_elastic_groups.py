@@ -10,6 +10,7 @@ import ctypes
 import functools
 import gc
 import os
+import re
 import signal
 import socket
 import struct
@@ -24,6 +25,12 @@ _BREAK_PERIOD_S = 0.05
 _BREAK_LIMIT_S = 2.0  # after which the agent ends the process
 _END_LIMIT_S = 0.5  # a connection that is open for longer is not of a group
 _BLOCKED_SAMPLES = 4  # in which no thread works: the process is blocked for good
+_REST_PERIOD_S = 0.002
+_REST_SAMPLES = 3  # in which no thread works: Gloo's threads have nothing left to do
+_REST_LIMIT_S = 0.5
+# The first version in which the destructor of a group releases the interpreter's lock
+# (pytorch/pytorch pull request 154976).
+_DESTROYS_WITHOUT_LOCK = (2, 8)
 
 _Sockets = Set[Tuple[int, str]]  # descriptors and the names that their links in /proc have
 
@@ -178,12 +185,33 @@ def _all_sleep_in_torch() -> bool:
     ends_group = frame.f_code is _destroy.__code__
     if not ends_group and not frame.f_code.co_filename.startswith(torch):
         return False
+    return _other_threads_sleep()
+
+
+def _other_threads_sleep() -> bool:
     for thread in set(os.listdir("/proc/self/task")) - {str(threading.get_native_id())}:
         with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat") as file:
             # The name, in parentheses, may contain anything.
             if not file.read().rpartition(")")[2].startswith(" S"):
                 return False
     return True
+
+
+def await_rest() -> None:
+    """Returns when Gloo's threads can be joined while this one holds the interpreter's lock.
+
+    Before version 2.8, PyTorch destroys a group so. A thread that has just done a collective then
+    waits for the lock and never ends, if it has the last reference to a tensor that Python has known.
+    While this thread sleeps, the others get the lock, and sleep when they are done.
+    """
+    import torch
+
+    version = tuple(int(each) for each in re.findall(r"\d+", torch.__version__)[:2])
+    end = time.monotonic() + _REST_LIMIT_S
+    samples = 0
+    while version < _DESTROYS_WITHOUT_LOCK and samples < _REST_SAMPLES and time.monotonic() < end:
+        time.sleep(_REST_PERIOD_S)
+        samples = samples + 1 if _other_threads_sleep() else 0
 
 
 def _give_up() -> None:
@@ -198,6 +226,7 @@ def _destroy() -> None:
 
     if not dist.is_initialized():
         return
+    await_rest()
     try:
         if dist.get_backend() == "nccl":
             getattr(dist.distributed_c10d, "_abort_process_group", dist.destroy_process_group)()

@@ -34,7 +34,7 @@ from . import due as _due
 from . import restore as _restore
 from . import snapshot as _snapshot
 from ._elastic_agent import Agent
-from ._elastic_groups import Groups
+from ._elastic_groups import Groups, await_rest
 
 # A lost worker is reported within milliseconds, and a lost node within some seconds. After this
 # time without such a report the error is the script's own.
@@ -199,6 +199,7 @@ class _Process:
         self._group = Group(dist.get_rank(), dist.get_world_size(), attempt, self._past)
         result = self._train(self._group)
         if dist.is_initialized():
+            await_rest()
             dist.destroy_process_group()
         return result
 

@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -274,6 +275,21 @@ class ElasticTest(unittest.TestCase):
         self.addCleanup(run.stop)
         self.assertEqual(run.end(), 1, run.shown())
         self.assertIn("the data is bad", run.text())
+
+    def test_groups_are_destroyed_although_their_threads_still_release_tensors(self):
+        """Before version 2.8, PyTorch waits for these threads with the interpreter's lock held."""
+        if sys.torch != "2.4":
+            self.skipTest(f"PyTorch {sys.torch} does not hold the lock")
+        script = ("import torch, torch.distributed as dist\n"
+                  "from longhaul import elastic\n"
+                  "for _ in range(500):\n"
+                  "    elastic.run(lambda group: dist.all_reduce(torch.ones(1 << 16)) and None)\n")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        subprocess.run([sys.python, "-c", script], check=True, timeout=LIMIT_S, env={
+            **os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1",
+            "GLOO_SOCKET_IFNAME": "lo", "LONGHAUL_LIBRARY": sys.library, "RANK": "0",
+            "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
 
 
 if __name__ == "__main__":
