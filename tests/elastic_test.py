@@ -77,9 +77,18 @@ class ElasticTest(unittest.TestCase):
         self.assertIn("2 of 1 to 4; before 4", cluster.call("status", "elastic"))
         cluster.finish("urgent")
         local_run.await_that(lambda: cluster.job("elastic")["resizes"] >= 2, "growth")
+        grown = cluster.job("elastic")["step"]
+        local_run.await_that(lambda: cluster.job("elastic")["step"] > grown + 10, "steps of all")
+        self.assertIn("its bounds are 1 to 4",
+                      cluster.call("jobs", "scale", "elastic", "5", code=2))
+        cluster.call("jobs", "scale", "elastic", "3")
+        local_run.await_that(lambda: cluster.job("elastic")["resizes"] >= 3, "3 nodes")
+        self.assertEqual(len(cluster.job("elastic")["gang"]), 3)
+        self.assertIn("3 of 1 to 4; scaled to 3 at most; before 4, 2, 4",
+                      cluster.call("status", "elastic"))
         self.assertNotIn(cluster.job("elastic")["state"], queues_test.OVER)
         elastic = cluster.await_state("elastic", "succeeded")
-        self.assertEqual([size["nodes"] for size in elastic["sizes"]], [4, 2, 4])
+        self.assertEqual([size["nodes"] for size in elastic["sizes"]], [4, 2, 4, 3])
         self.assertEqual((elastic["step"], elastic["preemptions"], elastic["restarts"]),
                          (STEPS, 0, 0))
         self.assertEqual(elastic["faults"], [])
@@ -89,7 +98,7 @@ class ElasticTest(unittest.TestCase):
         plain = cluster.await_state("plain", "succeeded")
         self.assertEqual(plain["resizes"], 0)
         changed, straight = self.history(elastic), self.history(plain)
-        self.assertEqual(changed.worlds(), [4, 2, 4])
+        self.assertEqual(changed.worlds(), [4, 2, 4, 3])
         self.assertEqual(straight.worlds(), [3])
         self.assertEqual(len(straight.order()), STEPS * BATCH)
         self.assertEqual(changed.order(), straight.order())

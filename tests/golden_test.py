@@ -18,7 +18,7 @@ import unittest
 GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
-COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
+COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict", "jobs scale",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
             "nodes uncordon", "nodes revoke", "nodes trust-links", "queues", "queues limit",
             "check", "reserve", "usage", "what-if", "apply", "token",

@@ -21,6 +21,13 @@ struct JobSubmitted {
 struct JobChanged {  // of a waiting job; its place in the queue is kept
   JobRequest request;
 };
+// An operator has chosen another desired count for the group of a running job. Tasks beyond it
+// leave at once, and the next round may add tasks. Ignored unless Scheduler::CheckScale returns OK.
+struct JobScaled {
+  JobId job;
+  int32_t desired = 1;
+  std::vector<int32_t> speed_milli{};  // as in GroupRequest
+};
 struct JobExpedited {  // an operator puts it before all others
   JobId job;
 };
@@ -116,10 +123,10 @@ struct QueueLimitSet {
   spec::SharedAmounts limit;
 };
 
-using Event = std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked,
-                           JobAdopted, JobStopped, SnapshotTaken, TasksBound, TasksRunning,
-                           TaskRefused, NodeChanged, DeviceChanged, NodeFaulted, NodeShared,
-                           QueueLimitSet, LinkFaulted, LinkChanged, MixExpected>;
+using Event = std::variant<JobSubmitted, JobChanged, JobScaled, JobExpedited, JobEnded,
+                           JobEvictionAsked, JobAdopted, JobStopped, SnapshotTaken, TasksBound,
+                           TasksRunning, TaskRefused, NodeChanged, DeviceChanged, NodeFaulted,
+                           NodeShared, QueueLimitSet, LinkFaulted, LinkChanged, MixExpected>;
 
 // One line for a log: "submitted job-1", "node-3 is down".
 std::string ToString(const Event& event);

@@ -270,6 +270,15 @@ class History {
     return use;
   }
 
+  Event SomeLinkEvent() {
+    const auto tier = static_cast<Tier>(rng_.Below(static_cast<uint64_t>(tiers_)));
+    const size_t domains =
+        scheduler_->topology().levels()[static_cast<size_t>(tier)].domains.size();
+    const auto domain = static_cast<int32_t>(rng_.Below(domains));
+    if (rng_.Below(2) == 0) return LinkFaulted{tier, domain};
+    return LinkChanged{tier, domain, rng_.Below(3) != 0};
+  }
+
   bool NextEvent(Event& event) {
     if (!pending_.empty() && rng_.Below(3) != 0) {
       const size_t pick = rng_.Below(pending_.size());
@@ -318,26 +327,37 @@ class History {
       case 14:
         event = JobExpedited{*job};
         return true;
-      case 16: {
-        const auto tier = static_cast<Tier>(rng_.Below(static_cast<uint64_t>(tiers_)));
-        const size_t domains =
-            scheduler_->topology().levels()[static_cast<size_t>(tier)].domains.size();
-        const auto domain = static_cast<int32_t>(rng_.Below(domains));
-        if (rng_.Below(2) == 0) {
-          event = LinkFaulted{tier, domain};
-        } else {
-          event = LinkChanged{tier, domain, rng_.Below(3) != 0};
-        }
+      case 16:
+        event = SomeLinkEvent();
         return true;
-      }
       case 17:
         event = MixExpected{{{RandomShape(rng_), static_cast<int64_t>(1 + rng_.Below(100))}}};
         return true;
-      default:
-        if (rng_.Below(4) != 0) return false;
-        event = JobEvictionAsked{*job};
-        return true;
+      default: {
+        const uint64_t drawn = rng_.Below(4);
+        if (drawn == 0) {
+          event = JobEvictionAsked{*job};
+          return true;
+        }
+        return drawn == 1 && Scale(*job, event);
+      }
     }
+  }
+
+  // To some count within the bounds with which the job was submitted.
+  bool Scale(const JobId& job, Event& event) {
+    const GroupRequest& group = requests_.at(job.value()).groups[0];
+    const auto steps = static_cast<uint64_t>((group.desired - group.minimum) / group.step);
+    const auto chosen = static_cast<int32_t>(rng_.Below(steps + 1));
+    JobScaled scaled{job, group.minimum + chosen * group.step};
+    if (!group.speed_milli.empty() && chosen > 0) {
+      scaled.speed_milli = group.speed_milli;
+      scaled.speed_milli.resize(static_cast<size_t>(chosen) + 1);
+    }
+    if (!scheduler_->CheckScale(scaled).ok()) return false;
+    event = scaled;
+    ++seen_["scaled"];
+    return true;
   }
 
   void Follow(const Decision& decision) {

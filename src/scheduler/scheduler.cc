@@ -125,6 +125,10 @@ Status Scheduler::CheckSubmission(const JobRequest& request) const {
   return internal::WouldFit(core_->state, request);
 }
 
+Status Scheduler::CheckScale(const JobScaled& event) const {
+  return internal::CheckScale(core_->state, event);
+}
+
 Result<Explanation> Scheduler::Explain(const JobId& job, Instant now,
                                        const Changeable& means) const {
   return internal::Explain(*core_, job, now, means);

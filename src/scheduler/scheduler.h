@@ -122,6 +122,10 @@ class Scheduler {
   // the message names the largest size that could.
   Status CheckSubmission(const JobRequest& request) const;
 
+  // Returns why the event would change nothing: kInvalidArgument for a count that the job cannot
+  // have, kFailedPrecondition for a job that waits, has several groups or is changing its tasks.
+  Status CheckScale(const JobScaled& event) const;
+
   // Returns why a job is not running and what would start it. Every fix is tried out on a copy.
   // Refuses unknown jobs (kNotFound).
   Result<Explanation> Explain(const JobId& job, Instant now, const Changeable& means = {}) const;

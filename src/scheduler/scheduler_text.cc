@@ -83,6 +83,9 @@ struct EventText {
   std::string operator()(const JobEnded& event) {
     return (event.observed ? "ended " : "ended unobserved ") + event.job.value();
   }
+  std::string operator()(const JobScaled& event) {
+    return "scaled " + event.job.value() + " to " + std::to_string(event.desired);
+  }
   std::string operator()(const JobEvictionAsked& event) {
     return "eviction asked of " + event.job.value();
   }

@@ -255,6 +255,48 @@ void Scatter(World& world) {
   }
 }
 
+// Four hosts of which the job may have all. An operator takes two of them and gives them back.
+TEST(Uses, AnOperatorScalesARunningJob) {
+  World world(1, 1, 4);
+  const auto hosts = [&world] { return world.scheduler.TasksOf(JobId("elastic")).size(); };
+  const auto scale = [&world](int32_t tasks) { world.Tell(JobScaled{JobId("elastic"), tasks}); };
+  world.Submit("elastic", 1, 8, "", [](JobRequest& job) { job.groups[0].desired = 4; });
+  ASSERT_EQ(hosts(), 4u);
+  scale(2);
+  EXPECT_EQ(hosts(), 2u);
+  EXPECT_EQ(world.decisions.back().kind, DecisionKind::kShrink);
+  EXPECT_EQ(world.decisions.back().tasks.size(), 2u) << "those that leave";
+  EXPECT_EQ(world.decisions.back().reason, "an operator asked for fewer tasks");
+  world.Pass(std::chrono::hours(1));
+  world.Round();
+  EXPECT_EQ(hosts(), 2u) << "it does not grow beyond what the operator has chosen";
+  scale(3);
+  EXPECT_EQ(hosts(), 3u) << "at once, not a period after the last growth";
+  scale(1);
+  EXPECT_EQ(hosts(), 1u);
+}
+
+TEST(Uses, AJobThatWaitsOrRepairsIsNotScaled) {
+  World world(1, 1, 2);
+  const auto check = [&world](const std::string& job, int32_t tasks) {
+    return world.scheduler.CheckScale(JobScaled{JobId(job), tasks});
+  };
+  world.Submit("elastic", 2, 8, "", [](JobRequest& job) {
+    job.groups[0].minimum = 1;
+    job.preemption = Preemption::kNever;
+  });
+  world.Submit("waits", 2, 8);
+  EXPECT_TRUE(check("elastic", 1).ok());
+  EXPECT_EQ(check("elastic", 0).code(), Code::kInvalidArgument);
+  EXPECT_EQ(check("waits", 1).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(check("unknown", 1).code(), Code::kFailedPrecondition);
+  world.obedient = false;
+  world.Submit("slow", 1, 8);
+  world.Tell(JobScaled{JobId("elastic"), 1});
+  world.Tell(JobStopped{JobId("elastic")});
+  EXPECT_EQ(check("slow", 1).code(), Code::kFailedPrecondition) << "its start is not confirmed";
+}
+
 TEST(Uses, AMoveUnlocksAGangThatWaits) {
   World world(1, 2, 2);
   Scatter(world);

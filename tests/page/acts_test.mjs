@@ -111,6 +111,47 @@ test("stop states its loss, requires the name and sends the event that was seen"
   });
 });
 
+test("an elastic run is scaled within its bounds", async () => {
+  const scale = async (page, nodes) => {
+    await page.$eval("#scale input", (input, value) => (input.value = value), String(nodes));
+    await page.click("#scale button");
+  };
+  await withPage((server) => {
+    withRole("operate")(server);
+    server.view.run.size = {minimum: 1, maximum: 4, step: 1, limit: 4};
+  }, async (page, server) => {
+    const answers = [[409, {error: {code: "failed_precondition", message: "its nodes change"}}],
+      [200, {changes: 1}], [200, {changes: 1}]];
+    server.takeAct = () => answers.shift();
+    await page.waitForSelector("#scale", WAIT);
+    await scale(page, 5);
+    assert.equal(await page.$("dialog[open]"), null, "the browser refuses 5 nodes");
+    await scale(page, 1);
+    await phase(page, "asking");
+    assert.match(await text(page, "dialog"), /has 2 nodes. It takes a snapshot .* on 1 node. /);
+    assert.match(await text(page, "dialog"), /\$ longhaul jobs scale gpt-1 1/);
+    await accessible(page);
+    await page.click("#act-send");
+    await page.waitForSelector("#act-note", WAIT);
+    assert.match(await text(page, "#act-note"), /Nothing was done: its nodes change/);
+    await page.click("#act-send");
+    await phase(page, "done");
+    assert.match(await text(page, "#act-outcome"), /has 1 node at most from now on/);
+    await page.keyboard.press("Enter");
+    await scale(page, 4);
+    await phase(page, "asking");
+    assert.match(await text(page, "dialog"), /It gets up to 2 more as they are free/);
+    await page.click("#act-send");
+    await phase(page, "done");
+    assert.deepEqual(server.acts.map(({path, body}) => [path, body.changes]), [1, 1, 4].map(
+      (nodes) => ["/v1/changes", [{scale: "gpt-1", nodes}]]));
+  });
+  await withPage(withRole("operate"), async (page) => {
+    await page.waitForSelector("#stop", WAIT);
+    assert.equal(await page.$("#scale"), null, "the number of nodes is fixed");
+  });
+});
+
 test("a run that has changed is shown anew and asked about again", async () => {
   await withPage(withRole("operate"), async (page, server) => {
     server.takeAct = (path, {seen}) => {

@@ -36,7 +36,7 @@ export function newRun(now = Date.now()) {
       reason: "", attempt: 0, restarts: 0, step: 0, highest_step: 0, total_steps: 0, loss: 0,
       first_loss: 0, validation_loss: 0, tokens_per_second: 0, seconds_per_step: 0,
       predicted_step_seconds: 0, peak_flops_per_second: 0, ranks: 0, accelerators_per_rank: null,
-      eta_seconds: -1, memory_step: 0, committed_step: 0, copied_step: 0,
+      size: null, eta_seconds: -1, memory_step: 0, committed_step: 0, copied_step: 0,
       snapshot_interval_steps: 0, snapshot_interval_reason: "", run_directory: "/runs/gpt",
     },
     loss_now: null,

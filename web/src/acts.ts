@@ -62,6 +62,39 @@ export function stopRun(seen: RunView): Act {
   };
 }
 
+function effectOfScale({run, nodes_total: present}: RunView, nodes: number): string {
+  if (run.state === "queued") return `The run waits. It starts on ${plural(nodes, "node")} at most.`;
+  const has = `The run has ${plural(present, "node")}.`;
+  if (nodes < present) {
+    return `${has} It takes a snapshot after its next step, ends its workers and continues on ` +
+      `${plural(nodes, "node")}. The others are free for other jobs.`;
+  }
+  return nodes === present ? `${has} It keeps them and gets no further ones.`
+    : `${has} It gets up to ${count(nodes - present)} more as they are free; it then takes a ` +
+      "snapshot, ends its workers and continues with them.";
+}
+
+// Of an elastic run that is not over.
+export function scaleRun(seen: RunView, nodes: number): Act {
+  const {id} = seen.run;
+  return {
+    title: `Scale run ${foreign(id)} to ${plural(nodes, "node")} at most`,
+    verb: "Scale the run",
+    command: `longhaul jobs scale ${shellWord(id)} ${nodes}`,
+    path: "/v1/changes",
+    body: {changes: [{scale: id, nodes}], reason: REASON},
+    effects: () => [effectOfScale(presentOf(seen), nodes)],
+    answered: () => `The run has ${plural(nodes, "node")} at most from now on.`,
+    again: async () => {
+      const view = await request<RunView>(`/v1/view/run/${encodeURIComponent(id)}?series=false`);
+      void lookAgain();
+      return canStop(view) ? scaleRun(view, nodes)
+        : `The run is not scaled: its state is ${words(view.run.state)}.`;
+    },
+    after: () => void lookAgain(),
+  };
+}
+
 // What the controller answers: one job, or those of a list.
 type Submitted = {id: string} | {jobs: {id: string}[]};
 

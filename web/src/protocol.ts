@@ -10,6 +10,14 @@ export interface RunEntry {
   ended_at_ms: number;
 }
 
+// In nodes. `step` lies between two numbers that the job can have; `limit` is the greatest one now.
+export interface JobSize {
+  minimum: number;
+  maximum: number;
+  step: number;
+  limit: number;
+}
+
 export interface RunStatus extends RunEntry {
   reason: string;
   attempt: number;
@@ -24,7 +32,8 @@ export interface RunStatus extends RunEntry {
   seconds_per_step: number;
   predicted_step_seconds: number;  // by the plan; 0: unknown
   peak_flops_per_second: number;  // of all workers; 0: unknown
-  ranks: number;  // of the present gang, as the next
+  ranks: number;  // of the present gang, as accelerators_per_rank
+  size: JobSize | null;  // null: the number of nodes is fixed
   accelerators_per_rank: number | null;  // null: the scheduler assigns no devices
   eta_seconds: number;
   memory_step: number;

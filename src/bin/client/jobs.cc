@@ -136,6 +136,8 @@ std::string SizeText(const Json& job) {
   if (least >= most) return "";
   std::string text = " (" + std::to_string(job["gang"].size()) + " of " + std::to_string(least) +
                      " to " + std::to_string(most);
+  const auto limit = static_cast<uint64_t>(Number(job["job"], "node_limit"));
+  if (limit > 0) text += "; scaled to " + std::to_string(limit) + " at most";
   constexpr size_t kShown = 8;
   const Json none = Json::array();
   const Json& sizes = job.contains("sizes") ? job["sizes"] : none;
@@ -298,6 +300,10 @@ int ChangeJob(RestClient& client, const Options& options) {
   return Change(client, options, Json::array({change}));
 }
 
+int ScaleJob(RestClient& client, const Options& options) {
+  return Change(client, options, Json::array({{{"scale", options.job}, {"nodes", options.nodes}}}));
+}
+
 int Stop(RestClient& client, const Options& options) {
   Json body = Json::object();
   if (!options.reason.empty()) body["reason"] = options.reason;
@@ -314,11 +320,12 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
     if (chosen.use == "expedite" || chosen.use == "evict" || chosen.use == "release") {
       return ChangeJobs(client, chosen, chosen.use.c_str());
     }
+    if (chosen.use == "scale") return ScaleJob(client, chosen);
     return chosen.use == "change" ? ChangeJob(client, chosen) : Jobs(client, chosen);
   };
   CLI::App* jobs =
-      Add(app, action, "jobs", "List all jobs, or expedite, evict, release or change jobs", command,
-          options);
+      Add(app, action, "jobs", "List all jobs, or expedite, evict, scale, release or change jobs",
+          command, options);
   jobs->add_flag("--elements", options->elements, kElementsHelp);
   jobs->add_flag("--json", options->json, kJsonHelp);
   jobs->fallthrough();
@@ -337,6 +344,14 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
   verb("release", "Let jobs no longer wait for other jobs to end")
       ->add_option("JOB", options->subjects, "Ids or names of jobs or arrays")
       ->required();
+  CLI::App* scale = verb("scale", "Let an elastic job have at most so many nodes, also as it runs");
+  scale->add_option("JOB", options->job, "Job, by id or name")->required();
+  scale->add_option("NODES", options->nodes, "Most nodes, within the bounds of its job file")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000));
+  scale->footer(
+      "A running job that has more nodes takes a snapshot and continues on fewer. One that has\n"
+      "fewer gets further nodes as they are free. Example:\n  longhaul jobs scale train-1 4");
   CLI::App* change = verb("change", "Change a waiting job");
   change->add_option("JOB", options->job, "Job, by id or name")->required();
   change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");

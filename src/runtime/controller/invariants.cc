@@ -72,7 +72,7 @@ Status Invariants::CheckDecision(const JobRecord& job) const {
 }
 
 Status Invariants::CheckGang(const JobRecord& job) const {
-  if (!job.group.empty() && !BoundsOf(job.spec()).allows(job.group.size())) {
+  if (!job.group.empty() && !BoundsAsSubmitted(job.spec()).allows(job.group.size())) {
     return InternalError("a gang of " + std::to_string(job.group.size()) +
                          " nodes is outside the job's bounds");
   }

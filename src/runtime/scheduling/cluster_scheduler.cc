@@ -12,6 +12,7 @@
 #include "runtime/scheduling/job_request.h"
 #include "runtime/scheduling/queue_report.h"
 #include "runtime/scheduling/queue_rules.h"
+#include "runtime/scheduling/shared_domain.h"
 #include "scheduler/natural_order.h"
 
 namespace longhaul::runtime::scheduling {
@@ -33,6 +34,7 @@ proto::Job Slim(const proto::Job& job) {
   *slim.mutable_scheduling() = job.scheduling();
   slim.set_minimum_nodes(job.minimum_nodes());
   slim.set_maximum_nodes(job.maximum_nodes());
+  slim.set_node_limit(job.node_limit());
   slim.set_tensor(job.tensor());
   slim.set_pipeline(job.pipeline());
   if (job.has_prediction()) *slim.mutable_prediction() = job.prediction();
@@ -324,6 +326,21 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
   UpdateTolerance(found->first, request, now);
 }
 
+Status ClusterScheduler::CheckScale(const proto::Job& job) const {
+  if (!scheduler_ || changed_) {
+    return FailedPrecondition("the nodes of the cluster are changing; try again");
+  }
+  return scheduler_->CheckScale(ScaleOf(job));
+}
+
+void ClusterScheduler::Scale(const proto::Job& job, Instant now) {
+  const auto found = requests_.find(job.id());
+  if (found == requests_.end()) return;
+  found->second.job = Slim(job);
+  due_ = true;
+  scheduler_->Apply(ScaleOf(job), now);
+}
+
 Status ClusterScheduler::CheckLimit(const std::string& queue, const proto::Amounts& limit) const {
   return CheckNewLimit(configuration_, queue, limit);
 }
@@ -591,22 +608,7 @@ std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
 
 std::string ClusterScheduler::SharedDomain(const std::vector<std::string>& nodes,
                                            const std::string& level) const {
-  if (!scheduler_ || nodes.empty()) return "";
-  const spec::Topology& topology = scheduler_->topology();
-  std::set<uint32_t> members;
-  for (const std::string& name : nodes) {
-    const auto node = topology.Find(name);
-    if (!node) return "";
-    members.insert(*node);
-  }
-  for (const spec::Level& each : topology.levels()) {
-    if (each.name != level) continue;
-    for (const spec::Domain& domain : each.domains) {
-      if (*members.begin() < domain.first || *members.rbegin() >= domain.last) continue;
-      return domain.name;
-    }
-  }
-  return "";
+  return scheduler_ ? scheduling::SharedDomain(scheduler_->topology(), nodes, level) : "";
 }
 
 bool ClusterScheduler::Waits(const JobId& job) const {

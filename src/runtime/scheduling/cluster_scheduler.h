@@ -96,6 +96,9 @@ class ClusterScheduler {
   void Expedite(const JobId& job, Instant now);
   void Evict(const JobId& job, Instant now);
   void Change(const proto::Job& job, Instant now);  // a waiting one, which keeps its place
+  // Of a job that runs, with another node_limit. Takes nodes from it that it has beyond the limit.
+  Status CheckScale(const proto::Job& job) const;
+  void Scale(const proto::Job& job, Instant now);
   Status CheckLimit(const std::string& queue, const proto::Amounts& limit) const;
   // In force until the configuration changes.
   void SetLimit(const std::string& queue, const proto::Amounts& limit, Instant now);

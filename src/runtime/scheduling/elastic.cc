@@ -14,7 +14,7 @@ uint32_t SliceOf(const proto::Job& job) { return std::max(1u, job.scheduling().s
 
 }  // namespace
 
-NodeBounds BoundsOf(const proto::Job& job) {
+NodeBounds BoundsAsSubmitted(const proto::Job& job) {
   NodeBounds bounds;
   bounds.minimum = job.minimum_nodes() > 0 ? job.minimum_nodes() : job.nodes();
   bounds.maximum = job.maximum_nodes() > 0 ? job.maximum_nodes() : job.nodes();
@@ -26,8 +26,29 @@ NodeBounds BoundsOf(const proto::Job& job) {
   return bounds;
 }
 
+NodeBounds BoundsOf(const proto::Job& job) {
+  NodeBounds bounds = BoundsAsSubmitted(job);
+  if (job.node_limit() > 0) bounds.maximum = std::min(bounds.maximum, job.node_limit());
+  return bounds;
+}
+
+Status CheckNodeLimit(const proto::Job& job, uint32_t nodes) {
+  const NodeBounds bounds = BoundsAsSubmitted(job);
+  if (!bounds.elastic()) {
+    return FailedPrecondition("job " + job.id() + " has a fixed number of nodes, " +
+                              std::to_string(job.nodes()) +
+                              ": only a job with minimum_nodes or maximum_nodes is scaled");
+  }
+  if (bounds.allows(nodes)) return {};
+  const std::string steps =
+      bounds.step > 1 ? " in multiples of " + std::to_string(bounds.step) : std::string();
+  return InvalidArgument("job " + job.id() + " cannot have " + std::to_string(nodes) +
+                         " nodes: its bounds are " + std::to_string(bounds.minimum) + " to " +
+                         std::to_string(bounds.maximum) + steps);
+}
+
 Status CheckBounds(const proto::Job& job) {
-  const NodeBounds bounds = BoundsOf(job);
+  const NodeBounds bounds = BoundsAsSubmitted(job);
   if (bounds.minimum > job.nodes() || bounds.maximum < job.nodes()) {
     return InvalidArgument("job " + job.id() + " wants " + std::to_string(job.nodes()) +
                            " nodes, outside its own bounds of " + std::to_string(bounds.minimum) +

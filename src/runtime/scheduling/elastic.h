@@ -25,8 +25,14 @@ struct NodeBounds {
   }
 };
 
-// Requires a job that CheckBounds accepts.
+// The bounds of the job's file and those that an operator has left of them (Job::node_limit).
+// Require a job that CheckBounds accepts.
+NodeBounds BoundsAsSubmitted(const proto::Job& job);
 NodeBounds BoundsOf(const proto::Job& job);
+
+// Returns kFailedPrecondition for a job whose number of nodes is fixed, and kInvalidArgument with
+// the possible numbers for one that the job cannot have.
+Status CheckNodeLimit(const proto::Job& job, uint32_t nodes);
 
 // Returns kInvalidArgument with the bound that the job can't have and the reason.
 Status CheckBounds(const proto::Job& job);

@@ -43,6 +43,18 @@ class ElasticTest : public testing::Test {
     ASSERT_EQ(cluster.StateOf(id), proto::LEAVING);
   }
 
+  static proto::Change Scale(const std::string& id, uint32_t nodes) {
+    proto::Change change;
+    change.mutable_scale()->set_job_id(id);
+    change.mutable_scale()->set_nodes(nodes);
+    return change;
+  }
+  Status Refusal(const std::string& id, uint32_t nodes) const {
+    proto::ChangesAsked asked;
+    *asked.add_changes() = Scale(id, nodes);
+    return cluster.controller.CheckChanges(asked);
+  }
+
   Cluster cluster;
 };
 
@@ -102,6 +114,81 @@ TEST_F(ElasticTest, GrowsIntoFreeNodesFromAPeersMemory) {
   EXPECT_EQ(start.restore().step(), 4u);
   EXPECT_EQ(start.restore().source_rank(), 0u);
   EXPECT_EQ(start.arena_first_rank(), 4u);
+}
+
+TEST_F(ElasticTest, AnOperatorScalesARunningJobDownAndUp) {
+  JoinNodes(4);
+  cluster.Submit(Elastic("a", 1, 2, 4));
+  for (int i = 0; i < 3; ++i) cluster.Step("a");
+  cluster.Ask({Scale("a", 2)});
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING) << "a snapshot first";
+  cluster.Step("a");
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1", "node-2"));
+  EXPECT_EQ(cluster.LastStart("a", "node-1").restore().tier(), proto::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.LastStart("a", "node-1").restore().step(), 4u);
+  cluster.TickUntil(cluster.now + std::chrono::hours(1));
+  EXPECT_EQ(cluster.GangOf("a").size(), 2u);
+  cluster.Submit(Gang("b", 2));
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING) << "on the nodes that are free";
+  cluster.Stop("b");
+
+  cluster.Step("a");
+  cluster.Ask({Scale("a", 4)});
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING);
+  cluster.Step("a");
+  EXPECT_EQ(cluster.GangOf("a").size(), 4u);
+  EXPECT_THAT(SizesOf("a"), ElementsAre(4, 2, 4));
+  EXPECT_EQ(cluster.Job("a").job().node_limit(), 0u) << "as its file has it";
+  EXPECT_THAT(cluster.messages, testing::Contains(HasSubstr("scaled to 2 nodes at most")));
+}
+
+TEST_F(ElasticTest, AWaitingJobStartsWithTheNodesToWhichItWasScaled) {
+  JoinNodes(3);
+  cluster.Submit(Gang("b", 3));
+  cluster.Submit(Elastic("a", 1, 2, 4));
+  cluster.Ask({Scale("a", 2)});
+  cluster.Stop("b");
+  EXPECT_EQ(cluster.GangOf("a").size(), 2u);
+}
+
+TEST_F(ElasticTest, AScaledJobKeepsItsLimitWhenItsControllerRestarts) {
+  JoinNodes(4);
+  cluster.Submit(Elastic("a", 1, 2, 4));
+  cluster.Ask({Scale("a", 2)});
+  cluster.Step("a");
+  Controller replayed{Cluster::Patient()};
+  for (const auto& [now, event] : cluster.log) (void)replayed.Step(event, now);
+  EXPECT_EQ(replayed.StateHash(), cluster.controller.StateHash());
+  EXPECT_EQ(replayed.JobStatus(JobId("a"), cluster.now)->job().node_limit(), 2u);
+  JoinNodes(5);  // a further node changes the topology: the scheduler is given all jobs again
+  cluster.TickUntil(cluster.now + std::chrono::hours(1));
+  EXPECT_EQ(cluster.GangOf("a").size(), 2u);
+}
+
+TEST_F(ElasticTest, NodesThatAJobCannotHaveAreRefusedWithItsBounds) {
+  JoinNodes(4);
+  cluster.Submit(Elastic("a", 2, 2, 3));
+  cluster.Submit(Gang("fixed", 1));
+  const struct {
+    const char* job;
+    uint32_t nodes;
+    Code code;
+    const char* says;
+  } kRows[] = {
+      {"a", 1, Code::kInvalidArgument, "cannot have 1 nodes: its bounds are 2 to 3"},
+      {"a", 4, Code::kInvalidArgument, "cannot have 4 nodes: its bounds are 2 to 3"},
+      {"fixed", 1, Code::kFailedPrecondition, "job fixed has a fixed number of nodes, 1"},
+      {"unknown", 1, Code::kNotFound, "no job with the id unknown"},
+  };
+  for (const auto& row : kRows) {
+    const Status refusal = Refusal(row.job, row.nodes);
+    EXPECT_EQ(refusal.code(), row.code) << refusal;
+    EXPECT_THAT(refusal.message(), HasSubstr(row.says));
+  }
+  EXPECT_TRUE(Refusal("a", 2).ok());
+  cluster.Stop("a");
+  EXPECT_EQ(Refusal("a", 2).code(), Code::kFailedPrecondition) << "it ends";
 }
 
 // Two elastic jobs share what there is: what one gives up the other takes, once it is free.

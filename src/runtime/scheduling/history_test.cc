@@ -90,6 +90,8 @@ class History {
         return cluster_.TickUntil(cluster_.now + seconds(1 + rng_.Below(15)));
       case 11:
         return ReserveOrCancel();
+      case 12:
+        return Scale();
       default:
         return StepAll();
     }
@@ -116,6 +118,7 @@ class History {
   int ended = 0;    // by max_run_time
   int refused = 0;  // by the rights and limits of users
   int reserved = 0;
+  int scaled = 0;
 
  private:
   static constexpr size_t kNodes = 5;
@@ -143,6 +146,10 @@ class History {
     proto::Job job = Gang(id, static_cast<uint32_t>(1 + rng_.Below(3)),
                           static_cast<uint32_t>(1 + rng_.Below(2)));
     job.set_max_restarts(1'000);
+    if (rng_.Below(3) == 0) {
+      job.set_minimum_nodes(1);
+      job.set_maximum_nodes(static_cast<uint32_t>(job.nodes() + rng_.Below(3)));
+    }
     auto& scheduling = *job.mutable_scheduling();
     scheduling.set_queue(kNames[rng_.Below(3)]);
     scheduling.set_priority(static_cast<int32_t>(rng_.Below(3)));
@@ -170,6 +177,19 @@ class History {
       ended +=
           static_cast<int>(cluster_.Job(id).reason().find("max_run_time") != std::string::npos);
     }
+  }
+
+  // A job to some number of nodes, which the controller may refuse.
+  void Scale() {
+    if (ids_.empty()) return;
+    proto::Change change;
+    change.mutable_scale()->set_job_id(ids_[rng_.Below(ids_.size())]);
+    change.mutable_scale()->set_nodes(static_cast<uint32_t>(1 + rng_.Below(5)));
+    proto::ChangesAsked asked;
+    *asked.add_changes() = change;
+    if (!cluster_.controller.CheckChanges(asked).ok()) return;
+    cluster_.Ask({change});
+    ++scaled;
   }
 
   // Some nodes for a while, for a queue or for nobody; or one less.
@@ -258,7 +278,7 @@ TEST(ControllerHistory, WithLimitsOfUsersKeepsAllInvariantsAndKnowsEverythingAft
 TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 12);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
-  int helped = 0, restarts = 0, lost = 0, preempted = 0, reserved = 0;
+  int helped = 0, restarts = 0, lost = 0, preempted = 0, reserved = 0, scaled = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
     History history(seed, false);
@@ -270,8 +290,10 @@ TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
     lost += history.lost;
     preempted += history.preempted;
     reserved += history.reserved;
+    scaled += history.scaled;
   }
   EXPECT_GT(reserved, 0);
+  EXPECT_GT(scaled, 0);
   EXPECT_GT(helped, 0);
   EXPECT_GT(restarts, 0);
   EXPECT_GT(lost, 0);

@@ -88,12 +88,10 @@ Status ReadPreemption(const proto::Scheduling& asked, JobRequest& request) {
   return {};
 }
 
-void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& group) {
+void ReadNodes(const NodeBounds& bounds, GroupRequest& group) {
   group.name = "nodes";
   group.minimum = static_cast<int32_t>(std::min<uint32_t>(bounds.minimum, INT32_MAX));
-  group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
   group.step = static_cast<int32_t>(bounds.step);
-  if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
   if (bounds.maximum > 1) group.max_per_host = 1;
 }
 
@@ -295,8 +293,8 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   request.restart_cost = kRestartCost;
 
   GroupRequest& group = request.groups.emplace_back();
-  const NodeBounds bounds = BoundsOf(job);
-  ReadNodes(job, bounds, group);
+  const NodeBounds bounds = BoundsAsSubmitted(job);
+  ReadNodes(bounds, group);
   if (asked.share_milli() > 0) {
     RETURN_IF_ERROR(ReadShare(job, group));
   } else {
@@ -307,7 +305,19 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   RETURN_IF_ERROR(ReadTopology(asked, context, bounds, group));
   RETURN_IF_ERROR(ReadSpread(asked, context, bounds, group));
   RETURN_IF_ERROR(ReadRails(asked, context, bounds, group));
+  scheduler::JobScaled scale = ScaleOf(job);
+  group.desired = scale.desired;
+  group.speed_milli = std::move(scale.speed_milli);
   return request;
+}
+
+scheduler::JobScaled ScaleOf(const proto::Job& job) {
+  const NodeBounds bounds = BoundsOf(job);
+  scheduler::JobScaled scale;
+  scale.job = JobId(job.id());
+  scale.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
+  if (bounds.elastic()) scale.speed_milli = SpeedsOf(job, bounds);
+  return scale;
 }
 
 Status CheckDevices(const proto::Job& job, const spec::Topology* topology,

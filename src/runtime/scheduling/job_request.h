@@ -33,6 +33,9 @@ struct RequestContext {
 // that does not exist, and kFailedPrecondition for more workers on a node than any node can run.
 Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
+// The greatest number of nodes that the job may have now, and its speeds up to that number.
+scheduler::JobScaled ScaleOf(const proto::Job& job);
+
 // Returns kFailedPrecondition when the cluster cannot give the share or the device memory that the
 // job asks for. `topology` null: no node has joined and none is declared.
 Status CheckDevices(const proto::Job& job, const spec::Topology* topology,

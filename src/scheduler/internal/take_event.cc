@@ -23,6 +23,12 @@ constexpr uint16_t kGoodHealth = 1'000;
 constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is ready again
 constexpr int64_t kHealthAnHour = 10;
 
+JobRequest Scaled(JobRequest request, const JobScaled& event) {
+  request.groups[0].desired = event.desired;
+  request.groups[0].speed_milli = event.speed_milli;
+  return request;
+}
+
 // Applies one event to the state. Events come from outside and may be late, repeated or about
 // things that no longer exist: such an event changes nothing. Each handler commits what it changes
 // in the resources.
@@ -60,6 +66,32 @@ class Taker {
     job->request = std::make_shared<const JobRequest>(event.request);
     NoteRequest(*job);
     state_.Enqueue(*job);
+  }
+
+  void operator()(const JobScaled& event) {
+    if (!CheckScale(state_, event).ok()) return;
+    JobEntry* job = state_.Find(event.job);
+    const auto desired = static_cast<size_t>(event.desired);
+    if (job->tasks.size() > desired) {
+      Decision& shrink = state_.rejections.emplace_back();
+      shrink.kind = DecisionKind::kShrink;
+      shrink.transaction = job->transaction;
+      shrink.job = event.job;
+      shrink.reason = "an operator asked for fewer tasks";
+      shrink.tasks = state_.PlacementsOf(*job);
+      shrink.tasks.erase(shrink.tasks.begin(),
+                         shrink.tasks.begin() + static_cast<std::ptrdiff_t>(desired));
+      // The highest ranks leave, so the ranks of the rest stay dense.
+      while (job->tasks.size() > desired) state_.Drop(*job, job->tasks.size() - 1);
+      LayRanks(state_, *job, job->tasks, false);
+      shrink.ranks = GpusOfRanks(state_, *job);
+    }
+    job->request = std::make_shared<const JobRequest>(Scaled(*job->request, event));
+    state_.NoteElastic(*job);
+    state_.resources.Commit();
+    // The next growth is not put off until a period after the last one.
+    state_.grown_at = state_.now - state_.policy.elastic_period;
+    state_.grown_seen = {};
   }
 
   // The place in the waiting order depends on the flag, so the job leaves the order before the
@@ -467,6 +499,24 @@ class Taker {
 };
 
 }  // namespace
+
+Status CheckScale(const SchedulerState& state, const JobScaled& event) {
+  const std::string name = "job " + event.job.value();
+  const JobEntry* job = state.Find(event.job);
+  if (job == nullptr || !job->placed) {
+    return FailedPrecondition(name + " waits for nodes or is leaving them; try again when it runs");
+  }
+  if (job->request->groups.size() != 1) {
+    return FailedPrecondition(name + " has several groups of tasks, whose counts are fixed");
+  }
+  if (!job->lost.empty()) {
+    return FailedPrecondition(name + " has lost a node and waits for another one; try again then");
+  }
+  if (job->bind_by || job->leaving) {
+    return FailedPrecondition(name + " is changing its nodes; try again when it has them");
+  }
+  return CheckRequest(Scaled(*job->request, event), state.tree->tiers());
+}
 
 void TakeEvent(SchedulerState& state, const Event& event) { std::visit(Taker(state), event); }
 

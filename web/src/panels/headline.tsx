@@ -2,7 +2,7 @@
 import type {ComponentChildren} from "preact";
 
 import {ask} from "../act";
-import {canStop, stopRun} from "../acts";
+import {canStop, scaleRun, stopRun} from "../acts";
 import {costOf} from "../cost";
 import {
   count, dayAndClock, duration, foreign, number, percent, plural, UNKNOWN, words,
@@ -10,7 +10,7 @@ import {
 import {Mark, toneOfRun} from "../mark";
 import {utilisationOf} from "../mfu";
 import {Panel} from "../panel";
-import type {RunView} from "../protocol";
+import type {JobSize, RunView} from "../protocol";
 import {may} from "../session";
 import * as store from "../store";
 
@@ -71,6 +71,25 @@ function utilisation(view: RunView) {
   return share === null ? UNKNOWN : percent(share);
 }
 
+// The numbers of nodes that the job can have.
+function ScaleForm({view, size}: {view: RunView; size: JobSize}) {
+  return (
+    <form id="scale" class="acts" onSubmit={(event) => {
+      event.preventDefault();
+      const chosen = new FormData(event.target as HTMLFormElement).get("nodes");
+      ask(scaleRun(view, Number(chosen)));
+    }}>
+      <label>
+        Nodes at most:{" "}
+        <input type="number" name="nodes" required min={size.minimum} max={size.maximum}
+          step={size.step} defaultValue={String(size.limit)} />
+      </label>{" "}
+      <button type="submit">Scale…</button>{" "}
+      <span class="soft">{count(size.minimum)} to {count(size.maximum)}</span>
+    </form>
+  );
+}
+
 export function HeadlinePanel() {
   const view = store.view.value;
   const empty = view === null && store.runs.value?.length === 0
@@ -106,6 +125,9 @@ export function HeadlinePanel() {
         <p class="acts">
           <button type="button" id="stop" onClick={() => ask(stopRun(view))}>Stop…</button>
         </p>
+      )}
+      {view !== null && may("operate") && canStop(view) && view.run.size !== null && (
+        <ScaleForm view={view} size={view.run.size} />
       )}
     </Panel>
   );

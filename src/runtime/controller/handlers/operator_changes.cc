@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "runtime/controller/handlers/job_releaser.h"
+#include "runtime/scheduling/elastic.h"
 #include "runtime/scheduling/queue_report.h"
 
 namespace longhaul::runtime::controller {
@@ -20,6 +21,12 @@ bool Waits(const JobRecord& job) {
 }
 
 std::string BecauseOf(const std::string& reason) { return reason.empty() ? "" : ": " + reason; }
+
+proto::Job Scaled(proto::Job job, const proto::Change::Scale& scale) {
+  const bool limits = scale.nodes() < BoundsAsSubmitted(job).maximum;
+  job.set_node_limit(limits ? scale.nodes() : 0);
+  return job;
+}
 
 std::string NameOf(const proto::NodeReservation& reservation) {
   const bool maintenance = reservation.queues().empty() && reservation.users().empty();
@@ -69,6 +76,8 @@ Status OperatorChanges::CheckChange(const proto::Change& change) const {
       if (job == nullptr) return unknown(change.job().id());
       return CheckJobChange(*job, change.job());
     }
+    case proto::Change::kScale:
+      return CheckScale(change.scale());
     case proto::Change::kLimit:
       return context_.scheduler.CheckLimit(change.limit().queue(), change.limit().limit());
     case proto::Change::kUseNode: {
@@ -107,6 +116,18 @@ Status OperatorChanges::CheckJobChange(const JobRecord& job, const proto::Job& s
   }
   const Status fits = context_.scheduler.CheckSubmission(spec);
   return fits.ok() ? fits : fits.WithContext("job " + id);
+}
+
+Status OperatorChanges::CheckScale(const proto::Change::Scale& scale) const {
+  const std::string& id = scale.job_id();
+  const JobRecord* job = jobs().Find(id);
+  if (job == nullptr) return NotFound("no job with the id " + Printable(id, 80));
+  RETURN_IF_ERROR(CheckNodeLimit(job->spec(), scale.nodes()));
+  if (!job->live() || job->closing() || job->life.state() == proto::STOPPING) {
+    return FailedPrecondition("job " + id + " ends: it is not scaled");
+  }
+  if (context_.releases.IsHeld(id) || Waits(*job)) return {};
+  return context_.scheduler.CheckScale(Scaled(job->spec(), scale));
 }
 
 bool OperatorChanges::CanChangeSize(const JobId& id) const {
@@ -176,6 +197,8 @@ void OperatorChanges::Make(const proto::Change& change, const std::string& reaso
       return context_.scheduler.Evict(JobId(change.evict()), context_.now);
     case proto::Change::kJob:
       return ChangeJob(context_.jobs.at(change.job().id()), change.job());
+    case proto::Change::kScale:
+      return Scale(change.scale(), because);
     case proto::Change::kLimit:
       context_.AddMessage("", proto::MessageNotification::INFO,
                           "queue " + change.limit().queue() + " has another limit" + because);
@@ -249,6 +272,22 @@ void OperatorChanges::WatchReservations() {
   } else {
     context_.deadlines.Clear(DeadlineKind::kReserved, "");
   }
+}
+
+void OperatorChanges::Scale(const proto::Change::Scale& scale, const std::string& because) {
+  JobRecord& job = context_.jobs.at(scale.job_id());
+  // Another one of the same event may have scaled it.
+  const Status possible = CheckScale(scale);
+  if (!possible.ok()) {
+    return context_.AddMessage(job.id(), proto::MessageNotification::WARNING, possible.message());
+  }
+  const bool waits = Waits(job);
+  job.life.Change(Scaled(job.spec(), scale));
+  context_.AddMessage(job.id(), proto::MessageNotification::INFO,
+                      "scaled to " + Counted(scale.nodes(), "node") + " at most" + because);
+  if (context_.releases.IsHeld(job.id())) return;  // it is submitted to the scheduler later
+  if (waits) return context_.scheduler.Change(job.spec(), context_.now);
+  context_.scheduler.Scale(job.spec(), context_.now);
 }
 
 void OperatorChanges::ChangeJob(JobRecord& job, const proto::Job& spec) {

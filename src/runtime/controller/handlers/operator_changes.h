@@ -31,10 +31,12 @@ class OperatorChanges {
  private:
   Status CheckChange(const proto::Change& change) const;
   Status CheckJobChange(const JobRecord& job, const proto::Job& spec) const;
+  Status CheckScale(const proto::Change::Scale& scale) const;
   void Make(const proto::Change& change, const std::string& reason);
   void Reserve(const proto::NodeReservation& reservation);
   void CancelReservation(const std::string& name, const std::string& because);
   void WatchReservations();
+  void Scale(const proto::Change::Scale& scale, const std::string& because);
   void ChangeJob(JobRecord& job, const proto::Job& spec);
   const JobTable& jobs() const { return context_.jobs; }
 

@@ -6,6 +6,7 @@
 
 #include "proto/json.h"
 #include "runtime/controller/controller.h"
+#include "runtime/scheduling/elastic.h"
 #include "service/controller/view/rank_accelerators.h"
 
 namespace longhaul::service {
@@ -186,6 +187,16 @@ Json LossNowJson(const RunViewInput& input) {
                           static_cast<double>(since_ms) / 1e3}};
 }
 
+// Null: the job's number of nodes is fixed.
+Json SizeJson(const proto::Job& job) {
+  const runtime::NodeBounds bounds = runtime::BoundsAsSubmitted(job);
+  if (!bounds.elastic()) return Json();
+  return {{"minimum", bounds.minimum},
+          {"maximum", bounds.maximum},
+          {"step", bounds.step},
+          {"limit", runtime::BoundsOf(job).maximum}};
+}
+
 Json StatusJson(const RunViewInput& input) {
   const proto::JobStatus& status = input.status;
   const uint64_t total = std::max(input.past.history.total_steps(), status.output_total_steps());
@@ -207,6 +218,7 @@ Json StatusJson(const RunViewInput& input) {
                {"predicted_step_seconds", status.job().prediction().step_seconds()},
                {"peak_flops_per_second", status.job().prediction().peak_flops_per_second()},
                {"ranks", ranks},
+               {"size", SizeJson(status.job())},
                {"accelerators_per_rank", accelerators > 0 ? Json(accelerators) : Json()},
                {"eta_seconds", status.eta_seconds()},
                {"memory_step", status.memory_step()},

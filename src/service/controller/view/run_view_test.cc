@@ -77,6 +77,20 @@ TEST(RunView, HasWhatTheCostIsCountedIn) {
   EXPECT_EQ(RunViewJson(input)["run"]["predicted_step_seconds"], 0.4);
 }
 
+TEST(RunView, HasTheBoundsOfAnElasticJobAndItsLimit) {
+  RunViewInput input = RunAtStep(10);
+  EXPECT_TRUE(RunViewJson(input)["run"]["size"].is_null());
+  proto::Job& job = *input.status.mutable_job();
+  job.set_nodes(2);
+  job.set_minimum_nodes(1);
+  job.set_maximum_nodes(4);
+  Json size = {{"minimum", 1}, {"maximum", 4}, {"step", 1}, {"limit", 4}};
+  EXPECT_EQ(RunViewJson(input)["run"]["size"], size);
+  job.set_node_limit(2);
+  size["limit"] = 2;
+  EXPECT_EQ(RunViewJson(input)["run"]["size"], size);
+}
+
 // Where a ledger of an older moment is in the log, and the present one has an open step.
 TEST(RunView, HasTheLedgerOverTimeWithTheSumsOfThePresentLedger) {
   RunViewInput input = RunAtStep(10);

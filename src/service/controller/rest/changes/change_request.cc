@@ -163,15 +163,19 @@ Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before)
   return json;
 }
 
-Status TakeJob(const Json& json, ChangeRequest& change) {
+Status TakeNodes(const Json& json, ChangeRequest& change) {
   const auto nodes = json.find("nodes");
-  if (nodes != json.end()) {
-    if (!nodes->is_number_unsigned() || nodes->get<uint64_t>() < 1 ||
-        nodes->get<uint64_t>() > 1'000'000) {
-      return InvalidArgument("\"nodes\" must be a whole number of 1 to 1,000,000");
-    }
-    change.nodes = nodes->get<uint32_t>();
+  if (nodes == json.end()) return {};
+  if (!nodes->is_number_unsigned() || nodes->get<uint64_t>() < 1 ||
+      nodes->get<uint64_t>() > 1'000'000) {
+    return InvalidArgument("\"nodes\" must be a whole number of 1 to 1,000,000");
   }
+  change.nodes = nodes->get<uint32_t>();
+  return {};
+}
+
+Status TakeJob(const Json& json, ChangeRequest& change) {
+  RETURN_IF_ERROR(TakeNodes(json, change));
   RETURN_IF_ERROR(TakeTopology(json, change));
   RETURN_IF_ERROR(TakeDevices(json, change));
   const auto mixed = json.find("mixed_devices");
@@ -190,17 +194,18 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
 // Exactly one of the keys in kKinds says what is changed. Keys that do not belong to the kind are
 // accepted and have no effect.
 Result<ChangeRequest> ParseChange(const Json& json) {
-  static constexpr std::array<std::pair<const char*, Kind>, 7> kKinds = {
+  static constexpr std::array<std::pair<const char*, Kind>, 8> kKinds = {
       {{"expedite", Kind::kExpedite},
        {"evict", Kind::kEvict},
+       {"scale", Kind::kScale},
        {"job", Kind::kJob},
        {"queue", Kind::kLimit},
        {"node", Kind::kNode},
        {"link", Kind::kLink},
        {"release", Kind::kRelease}}};
-  static constexpr std::array<std::string_view, 13> kKeys = {
-      "expedite", "evict",   "job",           "queue", "node",  "link",   "nodes",
-      "topology", "devices", "mixed_devices", "limit", "level", "release"};
+  static constexpr std::array<std::string_view, 14> kKeys = {
+      "expedite", "evict",    "scale",   "job",           "queue", "node",  "link",
+      "nodes",    "topology", "devices", "mixed_devices", "limit", "level", "release"};
   if (!json.is_object()) return InvalidArgument("a change must be an object");
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   ChangeRequest change;
@@ -213,10 +218,14 @@ Result<ChangeRequest> ParseChange(const Json& json) {
   }
   if (kinds != 1 || change.subject.empty()) {
     return InvalidArgument(
-        "a change names one of \"expedite\", \"evict\", \"job\", \"queue\", \"node\", "
-        "\"link\" and \"release\"");
+        "a change names one of \"expedite\", \"evict\", \"scale\", \"job\", \"queue\", "
+        "\"node\", \"link\" and \"release\"");
   }
   if (change.kind == Kind::kJob) RETURN_IF_ERROR(TakeJob(json, change));
+  if (change.kind == Kind::kScale) {
+    RETURN_IF_ERROR(TakeNodes(json, change));
+    if (!change.nodes) return InvalidArgument("\"nodes\" is missing: the most it may have");
+  }
   if (change.kind == Kind::kLimit) RETURN_IF_ERROR(TakeLimit(json, change));
   if (change.kind == Kind::kLink) {
     RETURN_IF_ERROR(TakeText(json, "level", change.level));
@@ -251,6 +260,7 @@ Role RoleFor(ChangeRequest::Kind kind) {
   switch (kind) {
     case ChangeRequest::Kind::kExpedite:
     case ChangeRequest::Kind::kEvict:
+    case ChangeRequest::Kind::kScale:
     case ChangeRequest::Kind::kJob:
     case ChangeRequest::Kind::kRelease:
       return Role::kOperate;
@@ -286,6 +296,8 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       return {{"expedite", change.expedite()}};
     case proto::Change::kEvict:
       return {{"evict", change.evict()}};
+    case proto::Change::kScale:
+      return {{"scale", change.scale().job_id()}, {"nodes", change.scale().nodes()}};
     // Only what differs from `before`: a key that is absent leaves the job's value as it is.
     case proto::Change::kJob: {
       Json json = {{"job", change.job().id()}};
@@ -331,6 +343,9 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
 std::string CommandOf(const Json& change) {
   if (change.contains("expedite")) return "longhaul jobs expedite " + Word(change["expedite"]);
   if (change.contains("evict")) return "longhaul jobs evict " + Word(change["evict"]);
+  if (change.contains("scale")) {
+    return "longhaul jobs scale " + Word(change["scale"]) + " " + NumberText(change["nodes"]);
+  }
   if (change.contains("release")) return "longhaul jobs release " + Word(change["release"]);
   if (change.contains("node")) return "longhaul nodes uncordon " + Word(change["node"]);
   if (change.contains("link")) {

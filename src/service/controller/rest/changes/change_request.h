@@ -4,6 +4,7 @@
 // has one round. A CHANGE is one of
 //   {"expedite": JOB}                    it goes before all others
 //   {"evict": JOB}                       it takes a snapshot, stops and waits again
+//   {"scale": JOB, "nodes": N}           an elastic job has N nodes at most
 //   {"job": JOB, "nodes"?, "topology"?, "devices"?, "mixed_devices"?}
 //                                        of one that waits; a size only of one that has not begun;
 //                                        an empty list of devices: any model; the topology is the
@@ -37,6 +38,7 @@ struct ChangeRequest {
   enum class Kind {
     kExpedite,
     kEvict,
+    kScale,
     kJob,
     kLimit,
     kNode,

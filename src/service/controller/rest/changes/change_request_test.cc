@@ -30,6 +30,25 @@ TEST(ChangeRequest, ReadsEachKind) {
   EXPECT_EQ(devices->changes[0].mixed_devices, false);
 }
 
+TEST(ChangeRequest, ReadsAndWritesAScaledJob) {
+  const auto request = ParseChanges(R"({"changes": [{"scale": "a-1", "nodes": 4}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->changes[0].kind, ChangeRequest::Kind::kScale);
+  EXPECT_EQ(request->changes[0].subject, "a-1");
+  EXPECT_EQ(request->changes[0].nodes, 4u);
+  EXPECT_EQ(RoleFor(ChangeRequest::Kind::kScale), Role::kOperate);
+  proto::Change change;
+  change.mutable_scale()->set_job_id("a-1");
+  change.mutable_scale()->set_nodes(4);
+  const Json json = ToJson(change, {});
+  EXPECT_EQ(json.dump(), R"({"scale":"a-1","nodes":4})");
+  EXPECT_EQ(CommandOf(json), "longhaul jobs scale a-1 4");
+  for (const char* nodes : {"", R"(, "nodes": 0)", R"(, "nodes": "4")", R"(, "nodes": 1e9)"}) {
+    const std::string body = R"({"changes": [{"scale": "a-1")" + std::string(nodes) + "}]}";
+    EXPECT_EQ(ParseChanges(body).status().code(), Code::kInvalidArgument) << body;
+  }
+}
+
 TEST(ChangeRequest, ReadsAllRulesOfTheTopology) {
   const char* kBody = R"({"changes": [{"job": "c", "topology": {"required": "block",
       "preferred": "leaf", "slice": {"nodes": 4, "level": "leaf"}, "rail_aligned": true}}]})";

@@ -71,6 +71,12 @@ Result<proto::Change> ChangeRoutes::ChangeFrom(const ChangeRequest& request) con
       change.set_evict(job.job().id());
       break;
     }
+    case ChangeRequest::Kind::kScale: {
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindOneJob(loop_, request.subject));
+      change.mutable_scale()->set_job_id(job.job().id());
+      change.mutable_scale()->set_nodes(*request.nodes);
+      break;
+    }
     case ChangeRequest::Kind::kJob: {
       ASSIGN_OR_RETURN(*change.mutable_job(), ChangedJob(request));
       break;
