@@ -112,6 +112,7 @@ try {
     places: [...document.querySelectorAll("#queues tbody tr")].map((row) =>
       [row.dataset.queue, row.cells[2].textContent]),
     summary: document.querySelector("#map-summary").textContent,
+    inUse: document.querySelector("#in-use").textContent,
     nodes: (await (await fetch("/v1/nodes")).json()).nodes.map((node) => node.condition),
     queues: (await (await fetch("/v1/queues")).json()).queues.map((queue) =>
       [queue.name, String(queue.usage.accelerators)]),

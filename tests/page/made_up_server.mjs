@@ -165,7 +165,17 @@ export function cluster(size, text = "gpt-2") {
       explained: true, expected_start_ms: Date.now() + 3_600_000,
       expected_late_ms: Date.now() + 7_200_000}],
     waiting_total: 1,
+    occupancy: {
+      from_ms: Date.now() - 600_000, width_ms: 10_000, in_use: parts(size, [0, 4, null, 5]),
+      idle: parts(size, [8, 2, null, 2]), fragments: parts(size, [0, 1.5, null, 0.5]),
+      unavailable: parts(size, [0, 0.5, null, 0.5]),
+    },
   };
+}
+
+// Fifteen periods of each value, for every node.
+function parts(size, values) {
+  return values.flatMap((value) => new Array(15).fill(value === null ? null : value * size));
 }
 
 export class MadeUpServer {

@@ -185,6 +185,7 @@ class Page(page_scripts.PageTest):
         self.assertEqual(cluster["places"], cluster["queues"])
         self.assertIn(f"{len(cluster['nodes'])} nodes: ", cluster["summary"])
         self.assertIn(f"{cluster['nodes'].count('ready')} ready", cluster["summary"])
+        self.assertRegex(cluster["inUse"], r"^[0-9.]+ %$")
 
     def check_fault(self, seen):
         self.assertTrue(seen["faultHash"].endswith("/faults"), seen["faultHash"])

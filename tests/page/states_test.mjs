@@ -367,7 +367,7 @@ test("a long run keeps the page small", async () => {
   });
 });
 
-const CLUSTER_PANELS = ["map", "queues", "waiting"];
+const CLUSTER_PANELS = ["map", "occupancy", "queues", "waiting"];
 
 async function withCluster(prepare, body) {
   await withPage(prepare, body, "#/cluster");
@@ -503,9 +503,27 @@ test("the cluster's panels are loading, then live, and name what is broken", asy
   });
 });
 
+test("the use of the accelerators is shown now and over time", async () => {
+  await withCluster(() => {}, async (page) => {
+    await waitForState(page, "live", CLUSTER_PANELS);
+    assert.equal(await text(page, "#in-use"), "62.5 %");
+    assert.match(await text(page, "#fragments"), /Of the 500 that are free .* 20.0 % are fragments/);
+    assert.match(await page.$eval("#occupancy .chart", (chart) => chart.ariaLabel),
+      /in periods of 10 s\. The newest period has in use 62.5 %, free in fragments 6.3 %/);
+    await page.click("#occupancy-table summary");
+    await page.waitForSelector("#occupancy-table tbody tr");
+    const newest = await page.$$eval("#occupancy-table tbody tr:first-child td.number", (cells) =>
+      cells.map((cell) => cell.textContent));
+    assert.deepEqual(newest, ["1,000", "100", "400", "100"]);
+    await setTheme(page, "dark");
+    assert.deepEqual(await accessibility(page), []);
+  });
+});
+
 test("an empty cluster says how a node joins", async () => {
   await withCluster((server) => {
-    server.cluster = {...cluster(0), queues: [], waiting: [], waiting_total: 0};
+    server.cluster = {...cluster(0), queues: [], waiting: [], waiting_total: 0,
+      occupancy: null};
   }, async (page) => {
     await waitForState(page, "empty", CLUSTER_PANELS);
     assert.match((await panels(page)).map.text, /No node has joined yet/);

@@ -37,6 +37,16 @@ export interface WaitingJob {
   expected_late_ms: number | null;
 }
 
+// The mean number of accelerators in each period; null: the period has no sample.
+export interface OccupancyColumns {
+  from_ms: number;
+  width_ms: number;
+  in_use: (number | null)[];
+  idle: (number | null)[];       // free, of nodes without any use
+  fragments: (number | null)[];  // free, of nodes that are partly in use
+  unavailable: (number | null)[];
+}
+
 export interface ClusterView {
   version: number;
   now_ms: number;
@@ -44,4 +54,5 @@ export interface ClusterView {
   queues: Queue[];
   waiting: WaitingJob[];
   waiting_total: number;
+  occupancy: OccupancyColumns | null;  // null: no node has joined yet
 }

@@ -16,6 +16,7 @@ import {MapPanel} from "./panels/map";
 import {MfuPanel} from "./panels/mfu";
 import {MissingPanel} from "./panels/missing";
 import {NodesPanel} from "./panels/nodes";
+import {OccupancyPanel} from "./panels/occupancy";
 import {PlanFormPanel} from "./panels/plan_form";
 import {PlanComparedPanel, PlanLayoutsPanel} from "./panels/plan_layouts";
 import {PlanInfluencesPanel, PlanMemoryPanel, PlanStepPanel} from "./panels/plan_step";
@@ -152,6 +153,7 @@ function ClusterViewPanels() {
   return (
     <>
       <MapPanel />
+      <OccupancyPanel />
       <QueuesPanel />
       <WaitingPanel />
     </>

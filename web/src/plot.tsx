@@ -13,6 +13,7 @@ const HEIGHT = 190;
 interface Props {
   label: string;  // for screen readers
   fromMs: number;
+  toMs?: number;  // else the present of the run
   data: uPlot.AlignedData;  // times in seconds, then one column for each entry of `series`
   series: uPlot.Series[];
   show: (value: number | null) => string;  // a value at the axis
@@ -55,10 +56,10 @@ function options(latest: {current: Props}, width: number, onCursor: (chart: uPlo
   };
 }
 
-function xRange({fromMs}: Props): {min: number; max: number} {
+function xRange({fromMs, toMs}: Props): {min: number; max: number} {
   const range = store.range.value;
   const from = range?.from ?? fromMs;
-  const to = range?.to ?? store.lastMs.value;
+  const to = range?.to ?? toMs ?? store.lastMs.value;
   return {min: from / 1e3, max: Math.max(to, from + 1_000) / 1e3};
 }
 

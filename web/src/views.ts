@@ -21,6 +21,7 @@ export function keepAddress() {
 function begin() {
   batch(() => {
     store.failure.value = null;
+    store.range.value = null;
     store.heardAt.value = 0;
   });
 }

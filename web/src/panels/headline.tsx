@@ -81,7 +81,7 @@ function ScaleForm({view, size}: {view: RunView; size: JobSize}) {
     }}>
       <label>
         Nodes at most:{" "}
-        <input type="number" name="nodes" required min={size.minimum} max={size.maximum}
+        <input key={size.limit} type="number" name="nodes" required min={size.minimum} max={size.maximum}
           step={size.step} defaultValue={String(size.limit)} />
       </label>{" "}
       <button type="submit">Scale…</button>{" "}

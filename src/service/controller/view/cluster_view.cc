@@ -154,7 +154,8 @@ Json ClusterViewJson(const ClusterViewInput& input) {
   return {{"version", kViewVersion},       {"now_ms", ToNanoseconds(input.now) / kMsInNanoseconds},
           {"nodes", NodesJson(input)},     {"queues", std::move(queues)},
           {"waiting", std::move(waiting)}, {"waiting_total", input.waiting_total},
-          {"running", std::move(running)}, {"running_total", input.running_total}};
+          {"running", std::move(running)}, {"running_total", input.running_total},
+          {"occupancy", input.occupancy}};
 }
 
 }  // namespace longhaul::service

@@ -51,6 +51,7 @@ struct ClusterViewInput {
   uint64_t waiting_total = 0;
   std::vector<RunningJob> running;  // the first ones by id
   uint64_t running_total = 0;
+  nlohmann::ordered_json occupancy;  // of OccupancyHistory
   Instant now;
 };
 

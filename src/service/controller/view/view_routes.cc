@@ -108,6 +108,7 @@ ClusterViewInput ViewRoutes::ReadCluster() const {
   WaitingList::Snapshot waiting = waiting_.Get();
   input.waiting = std::move(waiting.jobs);
   input.waiting_total = waiting.total;
+  input.occupancy = occupancy_.ToJson();
   input.now = io::Now();
   loop_.Read([&](const runtime::Controller& core) {
     input.declaration = core.Declaration();

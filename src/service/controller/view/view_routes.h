@@ -11,6 +11,7 @@
 #include "service/controller/rest/api_response.h"
 #include "service/controller/view/cluster_view.h"
 #include "service/controller/view/history_cache.h"
+#include "service/controller/view/occupancy_sampler.h"
 #include "service/controller/view/story_cache.h"
 #include "service/controller/view/waiting_list.h"
 
@@ -22,7 +23,7 @@ class ViewRoutes {
 
   // Requires that both outlive this.
   ViewRoutes(CoreLoop& loop, NotificationFeed& feed)
-      : loop_(loop), histories_(feed), stories_(feed), waiting_(loop) {}
+      : loop_(loop), histories_(feed), stories_(feed), waiting_(loop), occupancy_(loop) {}
 
   // Returns the newest jobs, at most kMostRuns, an array as one.
   ApiResponse Runs() const;
@@ -42,6 +43,7 @@ class ViewRoutes {
   mutable HistoryCache histories_;
   mutable StoryCache stories_;
   mutable WaitingList waiting_;
+  OccupancySampler occupancy_;
   mutable std::mutex cluster_mutex_;  // guards both below
   mutable ApiResponse cluster_;
   mutable std::optional<Instant> cluster_made_;  // monotonic

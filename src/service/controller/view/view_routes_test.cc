@@ -53,6 +53,13 @@ TEST_F(ViewTest, EndsWithTheEventAfterWhichTheStreamContinues) {
             std::to_string(later["last"].get<uint64_t>()));
 }
 
+// The fixture's controller has no nodes.
+TEST_F(ViewTest, HasNoOccupancyBeforeANodeHasJoined) {
+  const Json view = Call("GET", "/v1/view/cluster").second;
+  ASSERT_TRUE(view.contains("occupancy"));
+  EXPECT_TRUE(view["occupancy"].is_null());
+}
+
 TEST_F(ViewTest, NamesTheReasonOfEachJobThatWaits) {
   Submit("first");
   Submit("second");
