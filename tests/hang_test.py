@@ -60,6 +60,8 @@ for step in range(1, 9):
     elif mode in ("compute", "write"):
         time.sleep(5)
 print("the end", flush=True)
+if mode == "at the end" and rank == "1" and first:
+    endless_sleep()
 """
 # The first attempt stands still in its third step, and the second one before its first step.
 HANGS_TWICE = """
@@ -168,6 +170,16 @@ class Hangs(ddp_test.RunTest):
         self.assertIn("in endless_sleep", stacks)
         self.assertRegex(stacks, r"thread \d+ \(python3.*\): state S, \w*nanosleep")
         self.assertEqual(glob.glob(f"{self.folder}/runs/train-1/logs/*/*.stack"), [])
+
+    def test_a_worker_that_does_not_end_after_the_others_is_named_before_the_restart(self):
+        text, report = self.run_mode("at the end", False, package="useful",
+                                     limits=("--idle-limit", "45s"))
+        self.only_fault(report, text)
+        named = re.search(r"worker 1 on node-1 has not ended, .* after worker 0 ended with success; .*",
+                          text)
+        self.assertIsNotNone(named, text)
+        self.assertIn("endless_sleep", named[0])
+        self.assertIn("all workers are restarted if none is active for 45", named[0])
 
     def test_a_worker_without_a_handler_of_the_signal_is_not_ended_by_it(self):
         text, report = self.run_mode("one", True, "--no-fork-server", package="useful")

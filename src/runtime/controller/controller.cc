@@ -280,7 +280,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kStepReported:
       return steps.OnStepReported(event);
     case proto::Event::kWorkerExited:
-      return faults.OnWorkerExited(event);
+      faults.OnWorkerExited(event);
+      return suspicions.OnWorkerExited(event);
     case proto::Event::kAttemptClosed:
       return closer.OnAttemptClosed(event);
     case proto::Event::kSnapshotSealed:
@@ -338,6 +339,7 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
     if (!job.live()) continue;
     job.hang.CountFrom(context.now);
     hangs.WatchProgress(job);
+    suspicions.WatchEnd(job);
   }
   starter.WatchStartsAgain();
   run_times.WatchAll();

@@ -199,6 +199,70 @@ TEST(ControllerHangs, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
+// Answers the probe with stacks for worker 1, the only one of node-1 that has not ended.
+std::vector<std::string> AnswerOfTheLast(Cluster& cluster, int64_t idle_ns) {
+  proto::Event event;
+  auto* probed = event.mutable_workers_probed();
+  probed->set_job_id("gpt-1");
+  probed->set_attempt(1);
+  probed->set_with_stacks(true);
+  auto* worker = probed->add_workers();
+  worker->set_rank(1);
+  worker->set_process_state("S");
+  worker->set_idle_ns(idle_ns);
+  worker->set_stack("destroy_process_group (train.py:9)");
+  std::vector<std::string> texts;
+  for (const auto& notification : cluster.Feed(event, true, "node-1").notifications) {
+    if (notification.has_message()) texts.push_back(notification.message().text());
+  }
+  return texts;
+}
+
+// All workers but worker 1 end.
+void EndTheOthers(Cluster& cluster) {
+  cluster.Steps(1, 5);
+  cluster.Exit("node-2", 2, 0, 0);
+  cluster.Exit("node-2", 3, 0, 0);
+  cluster.Exit("node-1", 0, 0, 0);
+}
+
+TEST(ControllerHangs, AWorkerThatDoesNotEndIsNamedOnce) {
+  Cluster cluster = RunningCommand();
+  EndTheOthers(cluster);
+  cluster.TickUntil(cluster.now + seconds(29));
+  EXPECT_EQ(Sent(cluster, false), 0u);
+  cluster.TickUntil(cluster.now + seconds(3));
+  EXPECT_EQ(Sent(cluster, true), 1u) << "not to the node whose workers have ended";
+  const std::vector<std::string> named = AnswerOfTheLast(cluster, 2'000'000'000);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0], testing::StartsWith("worker 1 on node-1 has not ended, 32 s after worker 0 "
+                                            "ended with success; no activity"));
+  EXPECT_THAT(named[0], testing::HasSubstr("destroy_process_group (train.py:9)"));
+  EXPECT_THAT(named[0], testing::HasSubstr("all workers are restarted if none is active for 10 m"));
+  cluster.TickUntil(cluster.now + seconds(90));
+  EXPECT_EQ(Sent(cluster, true), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
+}
+
+TEST(ControllerHangs, AnActiveWorkerThatHasNotEndedIsLookedAtAgain) {
+  Cluster cluster = RunningCommand();
+  EndTheOthers(cluster);
+  cluster.TickUntil(cluster.now + seconds(32));
+  EXPECT_TRUE(AnswerOfTheLast(cluster, 0).empty());
+  cluster.TickUntil(cluster.now + seconds(32));
+  EXPECT_EQ(AnswerOfTheLast(cluster, 2'000'000'000).size(), 1u);
+}
+
+TEST(ControllerHangs, AWorkerThatEndsMeanwhileIsNotNamed) {
+  Cluster cluster = RunningCommand();
+  EndTheOthers(cluster);
+  cluster.TickUntil(cluster.now + seconds(32));
+  cluster.Exit("node-1", 1, 0, 0);
+  for (const std::string& text : AnswerOfTheLast(cluster, 2'000'000'000)) {
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr("has not ended")));
+  }
+}
+
 // Says every 3 s that worker 3 waits, from `begin` on for so long.
 void WaitForSlot(Cluster& cluster, Duration begin, Duration end) {
   for (Duration waited = begin; waited <= end; waited += seconds(3)) {

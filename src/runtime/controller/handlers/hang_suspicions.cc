@@ -1,5 +1,6 @@
 #include "runtime/controller/handlers/hang_suspicions.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,20 +19,57 @@ std::string RestartText(const JobRecord& job) {
   return "all workers are restarted if this lasts for " + ToString(limit);
 }
 
+// The limit of HangHandler::TakeIdle for a job of which a worker has ended. Another limit, that of
+// a job without steps, may restart it too.
+std::string RestartAtEndText(const JobRecord& job) {
+  const HangSettings settings = HangSettingsOf(job.spec().hang());
+  const bool steps = job.progress.reports_steps();
+  const Duration limit = steps ? std::max(settings.idle, settings.no_step) : settings.idle;
+  if (limit < HangSettings::kForEver) {
+    return "all workers are restarted if none is active for " + ToString(limit);
+  }
+  return std::string("inactivity does not restart them (--") +
+         (settings.idle < HangSettings::kForEver ? "no-step" : "idle") + "-limit never)";
+}
+
 }  // namespace
 
-// Not at the end and not while a worker has ended: the others may do work without steps.
+// Before the last step, and again once a worker has ended. The limits of HangHandler count then
+// too.
 bool HangSuspicions::Applies(const JobRecord& job) const {
-  return !job.spec().workload().built_in() && job.life.state() == proto::RUNNING &&
-         job.progress.reports_steps() && job.hang.has_learned() && !job.faults.undecided() &&
-         !job.group.a_rank_has_ended() && !job.placement.leaving() &&
+  if (job.spec().workload().built_in() || job.life.state() != proto::RUNNING ||
+      job.faults.undecided() || job.placement.leaving()) {
+    return false;
+  }
+  if (job.group.a_rank_has_ended()) return !job.suspicion.end_named_in(job.life.attempt());
+  return job.progress.reports_steps() && job.hang.has_learned() &&
          (job.total_steps() == 0 || job.progress.step() < job.total_steps());
 }
 
 void HangSuspicions::Watch(JobRecord& job) {
   job.suspicion.Cancel();
   if (!Applies(job)) return context_.deadlines.Clear(DeadlineKind::kSuspicion, job.id());
-  SetDeadline(job, SuspectedHang::Patience(job.hang.slowest_report()));
+  SetDeadline(job, Patience(job));
+}
+
+void HangSuspicions::OnWorkerExited(const proto::Event& event) {
+  const auto& exited = event.worker_exited();
+  if (exited.exit_code() != 0 || exited.signal() != 0 || exited.asked()) return;
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, exited.job_id(), exited.attempt(), &place);
+  if (job == nullptr || !job->group.a_rank_has_ended()) return;
+  job->suspicion.NoteEnd(job->life.attempt(), exited.rank(), context_.now);
+  Watch(*job);
+}
+
+void HangSuspicions::WatchEnd(JobRecord& job) {
+  if (job.group.a_rank_has_ended()) Watch(job);
+}
+
+// After the end of a worker another one may write the last checkpoint, for which it may pause.
+Duration HangSuspicions::Patience(const JobRecord& job) const {
+  const Duration usual = SuspectedHang::Patience(job.hang.slowest_report());
+  return job.group.a_rank_has_ended() ? std::max(usual, SuspectedHang::kEndPatience) : usual;
 }
 
 void HangSuspicions::SetDeadline(const JobRecord& job, Duration after) {
@@ -51,7 +89,9 @@ void HangSuspicions::OnDue(JobRecord& job) {
     Evidence hang;
     hang.what = "no activity of any worker for " + ToString(SuspectedHang::kBetween);
     std::set<std::string> nodes;
-    for (const Member& member : job.group.members()) nodes.insert(member.node.value());
+    for (const Member& member : job.group.members()) {
+      if (member.ranks_done < job.local()) nodes.insert(member.node.value());
+    }
     suspicion.BeginStacks(std::move(hang), std::move(nodes));
     Probe(job, true);
     return SetDeadline(job, SuspectedHang::kStacksLimit);
@@ -61,6 +101,7 @@ void HangSuspicions::OnDue(JobRecord& job) {
 
 void HangSuspicions::Probe(const JobRecord& job, bool with_stacks) {
   for (const Member& member : job.group.members()) {
+    if (member.ranks_done >= job.local()) continue;  // its workers have ended
     proto::Command command;
     auto* probe = command.mutable_probe_workers();
     probe->set_job_id(job.id());
@@ -83,8 +124,12 @@ void HangSuspicions::Conclude(JobRecord& job) {
   context_.deadlines.Clear(DeadlineKind::kSuspicion, job.id());
   const std::optional<Evidence> hang = job.suspicion.Conclude();
   if (!Applies(job)) return;
-  if (!hang.has_value()) {
-    return SetDeadline(job, SuspectedHang::Patience(job.hang.slowest_report()));
+  if (!hang.has_value() || !job.suspicion.has_workers()) return SetDeadline(job, Patience(job));
+  if (job.group.a_rank_has_ended()) {
+    job.suspicion.NoteEndNamed(job.life.attempt());
+    return context_.AddMessage(
+        job.id(), proto::MessageNotification::WARNING,
+        job.suspicion.DescribeEnd(context_.now) + "; " + hang->what + "; " + RestartAtEndText(job));
   }
   context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
                       "no step for " + ToString(context_.now - job.hang.last_progress()) + " and " +

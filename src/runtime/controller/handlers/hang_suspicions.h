@@ -13,11 +13,16 @@ class HangSuspicions {
 
   // A step was reported: sets the deadline of the next one.
   void Watch(JobRecord& job);
+  // A worker has exited: if it did with 0, those that do not end are named later.
+  void OnWorkerExited(const proto::Event& event);
+  // The controller has started: the time without it does not count.
+  void WatchEnd(JobRecord& job);
   void OnDue(JobRecord& job);
   void OnWorkersProbed(const proto::Event& event);
 
  private:
   bool Applies(const JobRecord& job) const;
+  Duration Patience(const JobRecord& job) const;
   void Probe(const JobRecord& job, bool with_stacks);
   void SetDeadline(const JobRecord& job, Duration after);
   void Conclude(JobRecord& job);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,9 +27,11 @@ class SuspectedHang {
   // The time between the two probes, and for the stacks.
   static constexpr Duration kBetween = std::chrono::seconds(2);
   static constexpr Duration kStacksLimit = std::chrono::seconds(5);
+  // The time after the end of a worker before the first probe of those that have not ended.
+  static constexpr Duration kEndPatience = std::chrono::seconds(30);
 
   // A step was reported, or an attempt has begun.
-  void Cancel() { *this = SuspectedHang(); }
+  void Cancel();
   void BeginProbe(uint64_t attempt);
   // The second probe, with stacks; `nodes` are to answer.
   void BeginStacks(Evidence hang, std::set<std::string> nodes);
@@ -37,6 +40,15 @@ class SuspectedHang {
   // Returns the hang, with the worker that differs from the others; nothing if a worker was active,
   // or a node has not answered. Then the workers are watched again. Requires Stage::kStacks.
   std::optional<Evidence> Conclude();
+
+  // A worker has exited with 0.
+  void NoteEnd(uint64_t attempt, uint32_t rank, Instant at);
+  // Those that have not ended were named: this happens once in an attempt.
+  void NoteEndNamed(uint64_t attempt) { end_named_in_ = attempt; }
+  bool end_named_in(uint64_t attempt) const { return end_named_in_ == attempt; }
+  // Names the workers that answered the second probe, and the last one that has ended.
+  std::string DescribeEnd(Instant now) const;
+  bool has_workers() const { return !workers_.empty(); }
 
   Stage stage() const { return stage_; }
   uint64_t attempt() const { return attempt_; }
@@ -47,6 +59,11 @@ class SuspectedHang {
   bool all_answered_ = false;
   bool all_idle_ = true;
   StackInquiry inquiry_;
+  std::map<uint32_t, std::string> workers_;  // in the second probe: the node of each rank
+  // Kept by Cancel():
+  uint64_t end_named_in_ = 0;  // attempt
+  uint32_t ended_rank_ = 0;    // the last one that exited with 0
+  Instant ended_at_{};
 };
 
 }  // namespace longhaul::runtime::controller
