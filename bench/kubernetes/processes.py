@@ -102,7 +102,9 @@ class Load:
             self.words += ["--arrivals-per-s", str(case.arrivals_per_s)]
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Without a buffer: one would hide from select that a second report has come with the first.
+        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        bufsize=0)
         return self
 
     def __exit__(self, *unused):
