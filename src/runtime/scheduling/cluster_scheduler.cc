@@ -498,25 +498,7 @@ Status ClusterScheduler::CheckReserved() const {
 }
 
 void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const {
-  const scheduler::GroupRequest& group = request.groups[0];
-  job.set_nodes(static_cast<uint32_t>(group.minimum));
-  const scheduler::Tier tier = std::min(group.required, request.required);
-  if (group.shape.models == scheduler::kAnyModel) job.mutable_scheduling()->clear_devices();
-  if (group.desired > 1) job.mutable_scheduling()->set_mixed_devices(!group.one_model);
-  if (!group.rail_aligned) job.mutable_scheduling()->clear_rail_aligned();
-  if (group.is_spread()) {
-    const bool bounded = group.max_per_domain < scheduler::kMaxGangTasks;
-    job.mutable_scheduling()->set_spread_at_most(
-        bounded ? static_cast<uint32_t>(group.max_per_domain) : 0);
-  }
-  std::string& topology = *job.mutable_scheduling()->mutable_topology();
-  if (tier == scheduler::kClusterTier) {
-    topology.clear();
-  } else if (tier == scheduler::kHostTier) {
-    topology = "host";
-  } else if (scheduler_) {
-    topology = scheduler_->topology().levels()[static_cast<size_t>(tier)].name;
-  }
+  WriteRequest(request, scheduler_ ? &scheduler_->topology() : nullptr, job);
 }
 
 std::vector<scheduler::LinkView> ClusterScheduler::Links() const {

@@ -311,6 +311,28 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   return request;
 }
 
+void WriteRequest(const JobRequest& request, const spec::Topology* cluster, proto::Job& job) {
+  const GroupRequest& group = request.groups[0];
+  job.set_nodes(static_cast<uint32_t>(group.minimum));
+  const scheduler::Tier tier = std::min(group.required, request.required);
+  if (group.shape.models == scheduler::kAnyModel) job.mutable_scheduling()->clear_devices();
+  if (group.desired > 1) job.mutable_scheduling()->set_mixed_devices(!group.one_model);
+  if (!group.rail_aligned) job.mutable_scheduling()->clear_rail_aligned();
+  if (group.is_spread()) {
+    const bool bounded = group.max_per_domain < scheduler::kMaxGangTasks;
+    job.mutable_scheduling()->set_spread_at_most(
+        bounded ? static_cast<uint32_t>(group.max_per_domain) : 0);
+  }
+  std::string& topology = *job.mutable_scheduling()->mutable_topology();
+  if (tier == scheduler::kClusterTier) {
+    topology.clear();
+  } else if (tier == scheduler::kHostTier) {
+    topology = "host";
+  } else if (cluster != nullptr) {
+    topology = cluster->levels()[static_cast<size_t>(tier)].name;
+  }
+}
+
 scheduler::JobScaled ScaleOf(const proto::Job& job) {
   const NodeBounds bounds = BoundsOf(job);
   scheduler::JobScaled scale;

@@ -33,6 +33,11 @@ struct RequestContext {
 // that does not exist, and kFailedPrecondition for more workers on a node than any node can run.
 Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
+// The reverse, for a request that the scheduler proposes: sets the job's size, topology and device
+// models. `cluster` has the names of the levels; null: none is known.
+void WriteRequest(const scheduler::JobRequest& request, const spec::Topology* cluster,
+                  proto::Job& job);
+
 // The greatest number of nodes that the job may have now, and its speeds up to that number.
 scheduler::JobScaled ScaleOf(const proto::Job& job);
 
