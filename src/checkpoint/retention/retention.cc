@@ -38,6 +38,11 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
                                   const CollectProgress& progress) {
   Collection plan;
   ASSIGN_OR_RETURN(std::vector<Manifest> committed, directory.List());
+  if (policy.begin.has_value()) {
+    std::stable_partition(committed.begin(), committed.end(), [&policy](const Manifest& one) {
+      return one.attempt >= policy.begin->attempt || one.step <= policy.begin->step;
+    });
+  }
   std::vector<bool> stays = Stays(policy, committed);
   const auto read = [&](size_t i) -> Status {
     Status whole = directory.Verify(committed[i], progress);

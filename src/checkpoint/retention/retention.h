@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,12 @@
 
 namespace longhaul::checkpoint {
 
+// Where the run's present attempt began: from the state after `step`.
+struct AttemptBegin {
+  uint64_t attempt = 0;
+  uint64_t step = 0;
+};
+
 struct RetentionPolicy {
   uint64_t last = 3;                 // at least 1
   uint64_t every = 0;                // multiples of this; 0: none
@@ -27,10 +34,12 @@ struct RetentionPolicy {
   std::vector<uint64_t> steps = {};  // kept too: the one being restored from
   // The checkpoint of this step was just written and verified, so it is good without another read.
   uint64_t vouched = 0;
+  // Checkpoints that earlier attempts have saved above its step are of a history that the run has
+  // left. They count as older than all others.
+  std::optional<AttemptBegin> begin = {};
 };
 
-// Returns whether each of these is kept. Requires them newest first, as from
-// CheckpointDirectory::List.
+// Returns whether each of these is kept. Requires them newest first.
 std::vector<bool> Stays(const RetentionPolicy& policy, const std::vector<Manifest>& checkpoints);
 
 struct Collection {

@@ -112,6 +112,24 @@ TEST(Retention, RemovesTheRestAndNamesWhatItRead) {
   EXPECT_THAT(run.Steps(), ElementsAre(50, 40));
 }
 
+// Attempt 2 began from step 10, so step 30 of attempt 1 is not of the run's history any more.
+TEST(Retention, WhatTheRunHasGoneBackBehindIsRemovedFirst) {
+  for (const uint64_t last : {2u, 3u, 4u}) {
+    SCOPED_TRACE("last " + std::to_string(last));
+    SmallRun run;
+    run.Save(10);
+    run.Save(30);
+    run.Save(12, {}, 2);
+    run.Save(14, {}, 2);
+    const auto collected = run.Collect({.last = last, .begin = AttemptBegin{2, 10}}, 2);
+    ASSERT_TRUE(collected.ok()) << collected.status();
+    std::vector<uint64_t> kept = {14, 12};
+    if (last >= 3) kept.push_back(10);
+    if (last >= 4) kept.insert(kept.begin(), 30);
+    EXPECT_EQ(run.Steps(), kept);
+  }
+}
+
 TEST(Retention, AnOlderGoodOneStaysWhenTheNewestIsDamaged) {
   SmallRun run;
   Random random(1);

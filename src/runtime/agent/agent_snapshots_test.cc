@@ -146,6 +146,35 @@ TEST(AgentCoreSnapshot, AGrantForAnOlderAttemptStillCounts) {
   EXPECT_EQ(writes[0].protected_steps, std::vector<uint64_t>{10});
 }
 
+// The step would be the newest on disk, although the job computes it again.
+TEST(AgentCoreSnapshot, AGrantForAStepBeforeWhichTheJobHasGoneBackIsRefused) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Seal(1, 10);
+  agent.Seal(1, 20);
+  agent.End(1, 0);
+  agent.End(1, 1);
+  proto::Command start = StartCommand(2);
+  start.mutable_start_workers()->mutable_restore()->set_step(10);
+  agent.Give(start);
+  agent.TakeSent();
+  EXPECT_TRUE(Only<WriteManifest>(agent.Give(CommitCommand(1, 20))).empty());
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].snapshot_failed().step(), 20u);
+  EXPECT_EQ(sent[0].snapshot_failed().reason(), "the job has gone back to an earlier step");
+}
+
+TEST(AgentCoreSnapshot, TheCheckpointThatTheControllerKnowsSurvivesTheNextOne) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  proto::Command grant = CommitCommand(1, 20);
+  grant.mutable_commit_snapshot()->set_committed_step(10);
+  const auto writes = Only<WriteManifest>(agent.Give(grant));
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].protected_steps, std::vector<uint64_t>{10});
+}
+
 TEST(AgentCoreSnapshot, AGrantForAJobOfAnEarlierLifeIsRefusedAloud) {
   AgentHarness agent = Connect();
   EXPECT_TRUE(Only<WriteManifest>(agent.Give(CommitCommand(1, 10))).empty());

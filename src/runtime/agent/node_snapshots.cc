@@ -43,6 +43,9 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
     context_.Report(std::move(event));
     return;
   }
+  if (job->latest->attempt() > snapshot.attempt && job->latest->restore().step() < snapshot.step) {
+    return ReportUnsaved(id, snapshot, "the job has gone back to an earlier step", true);
+  }
   // A repeated grant: the commit is done, and its report is in the outbox or acknowledged.
   if (job->committed.has_value() && *job->committed >= snapshot) return;
   if (job->committing.has_value()) {
@@ -54,12 +57,14 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   }
   job->committing = snapshot;
   WriteManifest write{command, job->latest, job->highest_attempt, {}};
-  // Retention runs after the manifest is written. Two checkpoints must survive it whatever their
-  // age: the one that workers are reading now, and the one that is being copied.
+  // Retention runs after the manifest is written. Three checkpoints must survive it whatever their
+  // age: the one that workers are reading now, the one that is being copied, and the newest one of
+  // which the controller knows.
   if (job->latest->restore().tier() == proto::Restore::TIER_DISK) {
     write.protected_steps.push_back(job->latest->restore().step());
   }
   if (command.copying_step() > 0) write.protected_steps.push_back(command.copying_step());
+  if (command.committed_step() > 0) write.protected_steps.push_back(command.committed_step());
   context_.effects.push_back(std::move(write));
 }
 

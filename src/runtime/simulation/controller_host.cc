@@ -89,7 +89,7 @@ void ControllerHost::SubmitJob() {
   job.set_max_restarts(1'000'000'000);
   *job.mutable_numeric() = world_.options.numeric;
   job.set_total_steps(world_.options.total_steps);
-  job.mutable_snapshot()->set_keep(3);
+  job.mutable_snapshot()->set_keep(world_.options.keep);
   job.mutable_snapshot()->set_replicated(!world_.options.sharded);
   if (world_.options.pipeline > 0) {
     job.set_tensor(1);

@@ -89,7 +89,7 @@ void FaultInjector::Strike(FaultKind kind) {
   if (kind == FaultKind::kDiskFlip) {
     if (world_.disk.empty()) return;
     // The newest checkpoint, because a recovery reads that one first.
-    world_.disk.rbegin()->second.second = true;
+    world_.disk.rbegin()->second = true;
     return count();
   }
   const auto picked = PickGangNode();

@@ -1,6 +1,7 @@
 // The simulated nodes: what happens to the effects that an agent's core asks for.
 #include "runtime/simulation/nodes.h"
 
+#include <algorithm>
 #include <csignal>
 #include <iterator>
 #include <set>
@@ -310,6 +311,30 @@ void SimNodes::Persist(size_t index, const PersistPieces& order) {
   });
 }
 
+// As checkpoint::Collect: first those of a history that the run has left, then the oldest.
+void SimNodes::RemoveOldCheckpoints(const WriteManifest& order) {
+  std::vector<SimCheckpoint> newest_first;
+  for (auto each = world_.disk.rbegin(); each != world_.disk.rend(); ++each) {
+    newest_first.push_back(each->first);
+  }
+  std::stable_partition(
+      newest_first.begin(), newest_first.end(), [&order](const SimCheckpoint& one) {
+        return one.attempt >= order.start->attempt() || one.step <= order.start->restore().step();
+      });
+  const auto& used = order.protected_steps;
+  const size_t keep = std::max<size_t>(1, order.start->job().snapshot().keep());
+  bool good = false;  // one that stays
+  for (size_t i = 0; i < newest_first.size(); ++i) {
+    const bool damaged = world_.disk.at(newest_first[i]);
+    const bool in_use = std::find(used.begin(), used.end(), newest_first[i].step) != used.end();
+    if (i < keep || in_use || (!good && !damaged)) {
+      good = good || !damaged;
+    } else {
+      world_.disk.erase(newest_first[i]);
+    }
+  }
+}
+
 void SimNodes::Commit(size_t index, const WriteManifest& order) {
   world_.queue.After(
       world_.Around(world_.options.physics.manifest),
@@ -333,8 +358,8 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
                                " is committed with the state of " + std::to_string(served.size()) +
                                " ranks of " + std::to_string(commit.world()));
         }
-        world_.disk[commit.step()] = {commit.attempt(), false};
-        while (world_.disk.size() > 8) world_.disk.erase(world_.disk.begin());
+        world_.disk[{commit.step(), commit.attempt()}] = false;
+        RemoveOldCheckpoints(order);
         Input(index, ManifestWritten{JobId(commit.job_id()), commit.attempt(), commit.step(), ""});
       });
 }

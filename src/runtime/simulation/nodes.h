@@ -31,6 +31,7 @@ class SimNodes {
   void Spawn(size_t node, const SpawnWorker& order);
   void Persist(size_t node, const PersistPieces& order);
   void Commit(size_t node, const WriteManifest& order);
+  void RemoveOldCheckpoints(const WriteManifest& order);
   void Probe(size_t node, const ProbeWorkersNow& order);
   void Sample(size_t node, const SampleWorkersNow& order);
   void SendTo(size_t node, const SendCopies& order);

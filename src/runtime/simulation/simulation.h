@@ -47,6 +47,7 @@ struct SimulationOptions {
   uint32_t pipeline = 0;           // with sharded, not 0: ranks of a stage have the same state
   bool peers = false;              // agents keep copies of each other's snapshots
   uint64_t snapshot_interval = 0;  // steps; 0: chosen by the controller
+  uint32_t keep = 3;               // checkpoints on the disk, at least 1
   // The disk of the node with this index is slow_disk times as slow; 0: as the others'.
   uint32_t slow_disk_node = 0;
   int slow_disk = 0;

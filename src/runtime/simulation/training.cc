@@ -201,13 +201,13 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
 }
 
 std::string SimTraining::WhyNotFromDisk(const proto::Restore& restore) {
-  const auto saved = world_.disk.find(restore.step());
-  if (saved == world_.disk.end() || saved->second.first != restore.saved_attempt()) {
+  const auto saved = world_.disk.find({restore.step(), restore.saved_attempt()});
+  if (saved == world_.disk.end()) {
     world_.audit.Violate("step " + std::to_string(restore.step()) +
                          " was to be restored from disk, which doesn't hold it");
     return "";
   }
-  return saved->second.second ? "checksum" : "";
+  return saved->second ? "checksum" : "";
 }
 
 void SimTraining::RestoreState(size_t index, const WorkerId& id) {
@@ -408,7 +408,7 @@ void SimTraining::Seal() {
     sealed.set_blocked_ns(blocked.count());
     sealed.set_bytes(bytes * world_.attempt.world);
     sealed.set_whole_job(true);
-    machines_.Input(writer, JobReport{event});
+    machines_.Input(writer, ReadyReport{event});
   }
   if (world_.Aggregated()) {
     // Only the node that writes the checkpoints hears of its own.
@@ -474,7 +474,7 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
     report.set_loss(loss);
     report.set_tokens(tokens);
     report.set_whole_job(true);
-    return machines_.Input(world_.attempt.places.at(0), JobReport{event});
+    return machines_.Input(world_.attempt.places.at(0), ReadyReport{event});
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
     WorkerStep report;

@@ -49,6 +49,14 @@ struct SimSeal {
   bool given_up = false;  // an attempt has begun from an earlier step
 };
 
+// A committed checkpoint on the disk that all nodes share.
+struct SimCheckpoint {
+  uint64_t step = 0;
+  uint64_t attempt = 0;  // that sealed it
+
+  auto operator<=>(const SimCheckpoint&) const = default;
+};
+
 struct SimNode {
   NodeId id;
   std::unique_ptr<AgentCore> core;  // null while the machine is down
@@ -143,10 +151,10 @@ class World {
   uint32_t ranks = 0;                   // of the size that the job is planned for
   const std::string job_id = "job-1";
   SimAttempt attempt;
-  std::array<SimSeal, 2> seals;                        // the newest two
-  uint64_t sealed = 0;                                 // how many there have been
-  std::vector<bool> in_attempt;                        // by node
-  std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (attempt, damaged)
+  std::array<SimSeal, 2> seals;        // the newest two
+  uint64_t sealed = 0;                 // how many there have been
+  std::vector<bool> in_attempt;        // by node
+  std::map<SimCheckpoint, bool> disk;  // the committed ones, and whether each is damaged
   Audit audit;
   std::set<size_t> slow_nodes;  // nodes whose device is slow
   Instant outage_until{};       // until then no group forms

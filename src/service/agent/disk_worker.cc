@@ -115,11 +115,14 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
   }
   // What can't be removed now is removed after the next commit.
   const proto::SnapshotPolicy& policy = work.start->job().snapshot();
-  const Result<checkpoint::Collection> collected =
-      checkpoint::Collect(directory,
-                          {std::max<uint64_t>(1, policy.keep()), policy.keep_every(),
-                           policy.keep_best(), work.protected_steps},
-                          work.current_attempt);
+  const Result<checkpoint::Collection> collected = checkpoint::Collect(
+      directory,
+      {.last = std::max<uint64_t>(1, policy.keep()),
+       .every = policy.keep_every(),
+       .best = policy.keep_best(),
+       .steps = work.protected_steps,
+       .begin = checkpoint::AttemptBegin{work.start->attempt(), work.start->restore().step()}},
+      work.current_attempt);
   if (!collected.ok()) {
     io::LogWarning("agent", "cannot delete old checkpoints: " + ToString(collected.status()));
     return answer;

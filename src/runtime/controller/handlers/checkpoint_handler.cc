@@ -72,6 +72,7 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   // With slow copies and few kept, pruning would take every copy's source away.
   const auto& copying = job.copier.order();
   if (copying.has_value()) grant->set_copying_step(copying->step);
+  grant->set_committed_step(job.snapshots.committed_step());
   context_.Send(commit.committer, std::move(command));
 }
 

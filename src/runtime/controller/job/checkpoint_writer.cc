@@ -249,14 +249,8 @@ void CheckpointWriter::Rewind(uint64_t step) {
   unsaved_step_ = std::min(unsaved_step_, step);
   if (save_failure_step_ > step) save_failure_.clear();
   if (order_.has_value() && order_->step > step) order_.reset();
-  // One that is not granted yet must not be granted once another attempt has reached the step. A
-  // grant that was sent is answered all the same.
-  std::erase_if(pending_,
-                [step](const auto& entry) { return entry.first > step && !entry.second.granted; });
-}
-
-void CheckpointWriter::ForgetAbove(uint64_t step) {
-  Rewind(step);
+  // Also one that is granted already: if its manifest is still written, that is of a history which
+  // the job has left, and its report has no effect (Commit).
   pending_.erase(pending_.upper_bound(step), pending_.end());
 }
 

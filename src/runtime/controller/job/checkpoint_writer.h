@@ -103,10 +103,9 @@ class CheckpointWriter {
   // Returns why this step or a later one could not be saved; empty when unknown.
   std::string WhyNotSaved(uint64_t step) const;
 
-  // A new attempt begins with the state after `step`; later steps are void.
+  // A new attempt begins with the state after `step`, or no state after it is good: nothing of
+  // later steps becomes a checkpoint.
   void Rewind(uint64_t step);
-  // The states after `step` are not good: they are not committed.
-  void ForgetAbove(uint64_t step);
 
  private:
   // The content hashes of a step's ranks, and the nodes that were ordered to write it: none yet, or

@@ -250,5 +250,18 @@ TEST(CheckpointWriter, ARewindForgetsLaterSteps) {
   EXPECT_TRUE(writer.HasFailed(10));
 }
 
+TEST(CheckpointWriter, ARewindVoidsAGrantForALaterStep) {
+  CheckpointWriter writer;
+  for (const uint64_t step : {10u, 20u}) {
+    writer.TakeFiles(kA, Files(step, {0}), kTwoNodes.world());
+    writer.TakeFiles(kB, Files(step, {1}), kTwoNodes.world());
+    ASSERT_TRUE(writer.Grant(step, kTwoNodes));
+  }
+  writer.Rewind(10);
+  EXPECT_FALSE(writer.IsSaving(20));
+  EXPECT_FALSE(writer.Commit(1, 20));
+  EXPECT_TRUE(writer.Commit(1, 10));
+}
+
 }  // namespace
 }  // namespace longhaul::runtime::controller::checkpoint_writer_test

@@ -131,7 +131,7 @@ struct JobRecord {
   // No state after this step is restored, written or committed, in whatever memory it is.
   void ForgetStatesAbove(uint64_t step) {
     snapshots.ForgetAbove(step);
-    writer.ForgetAbove(step);
+    writer.Rewind(step);
     copier.ForgetAbove(step);
   }
   bool restores_by_itself() const {
