@@ -27,10 +27,8 @@ Result<std::shared_ptr<const io::SharedMemory>> ArenaKeeper::Provide(const JobId
   ASSIGN_OR_RETURN(io::Fd fd, io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)),
                                                      bytes <= kPopulateUpTo));
   ASSIGN_OR_RETURN(const auto arena, io::SharedMemory::Open(std::move(fd)));
-  RETURN_IF_ERROR(Install(job, rank, arena, bytes));
-  if (bytes > kPopulateUpTo) {
-    arenas_.at({job, rank}).maker = std::make_unique<io::PageMaker>(arena);
-  }
+  Place(job, rank, arena, bytes);
+  if (bytes > kPopulateUpTo) MakePages(job, rank);
   return arena;
 }
 
@@ -46,10 +44,22 @@ Status ArenaKeeper::CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) c
 Status ArenaKeeper::Install(const JobId& job, uint32_t rank,
                             std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes) {
   RETURN_IF_ERROR(CheckRoom(job, rank, bytes));
+  Place(job, rank, std::move(arena), bytes);
+  // It has the pages of the state that came, and not those of the other slots.
+  MakePages(job, rank);
+  return {};
+}
+
+void ArenaKeeper::Place(const JobId& job, uint32_t rank,
+                        std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes) {
   Arena& place = arenas_[{job, rank}];
   bytes_ = bytes_ - place.bytes + bytes;
   place = Arena{std::move(arena), nullptr, bytes};
-  return {};
+}
+
+void ArenaKeeper::MakePages(const JobId& job, uint32_t rank) {
+  Arena& place = arenas_.at({job, rank});
+  place.maker = std::make_unique<io::PageMaker>(place.memory);
 }
 
 std::shared_ptr<const io::SharedMemory> ArenaKeeper::Find(const JobId& job, uint32_t rank) const {

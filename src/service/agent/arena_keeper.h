@@ -40,6 +40,10 @@ class ArenaKeeper {
  private:
   // Returns whether an arena of this many bytes can replace the rank's.
   Status CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) const;
+  void Place(const JobId& job, uint32_t rank, std::shared_ptr<const io::SharedMemory> arena,
+             uint64_t bytes);
+  // Makes the arena's pages on a thread: a worker waits for those of a slot before its first save.
+  void MakePages(const JobId& job, uint32_t rank);
 
   struct Arena {
     std::shared_ptr<const io::SharedMemory> memory;  // shared with its readers

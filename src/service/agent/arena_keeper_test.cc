@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/units.h"
 #include "io/memory/shared_memory.h"
 
 namespace longhaul::service::arena_keeper_test {
@@ -65,6 +66,24 @@ TEST(ArenaKeeper, MakesALargeArenasPagesBehindTheCaller) {
   ArenaKeeper keeper(kBytes);
   const auto arena = *keeper.Provide(kJob, 0, kBytes);
   std::vector<unsigned char> there(kBytes / 4096);
+  do {
+    ASSERT_EQ(mincore(arena->bytes().data(), kBytes, there.data()), 0);
+    std::this_thread::yield();
+  } while ((there.back() & 1) == 0);
+}
+
+// A worker waits for the pages of a slot before it saves the first time, and a copy from a peer has
+// those of one state only.
+TEST(ArenaKeeper, MakesThePagesOfAnArenaThatWasFilledElsewhere) {
+  constexpr uint64_t kBytes = 1 << 20;
+  ArenaKeeper keeper(kBytes);
+  auto fd = io::CreateSharedMemory("filled-elsewhere", Bytes(kBytes), /*populate=*/false);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  const auto arena = *io::SharedMemory::Open(*std::move(fd));
+  std::vector<unsigned char> there(kBytes / 4096);
+  ASSERT_EQ(mincore(arena->bytes().data(), kBytes, there.data()), 0);
+  ASSERT_EQ(there.back() & 1, 0) << "nothing has made them before";
+  ASSERT_TRUE(keeper.Install(kJob, 0, arena, kBytes).ok());
   do {
     ASSERT_EQ(mincore(arena->bytes().data(), kBytes, there.data()), 0);
     std::this_thread::yield();
