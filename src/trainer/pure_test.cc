@@ -5,7 +5,6 @@
 #include <set>
 #include <vector>
 
-#include "base/random.h"
 #include "trainer/config.h"
 #include "trainer/model/optimizer.h"
 #include "trainer/model/parameters.h"
@@ -141,57 +140,6 @@ TEST(ModelFlops, AgreesWithTheSumByHand) {
   model.sequence = 4;
   // Matrices 12 * 4 + 2 * 257 = 562; 6 * 562 + 12 * 2 * 4 / 2 = 3420 a token.
   EXPECT_DOUBLE_EQ(ModelFlops(model, 10).count(), 34'200);
-}
-
-struct Buffers {
-  explicit Buffers(size_t count) : w(count), g(count), m(count), v(count) {
-    Random random(11);
-    for (size_t i = 0; i < count; ++i) {
-      w[i] = static_cast<float>(random.Uniform() - 0.5);
-      g[i] = static_cast<float>(random.Uniform() - 0.5);
-    }
-  }
-  std::vector<float> w, g, m, v;
-};
-
-TEST(UpdateAdamW, AgreesWithTheFormulaInDouble) {
-  Buffers buffers(1'003);
-  const size_t count = buffers.w.size();
-  std::vector<double> w(buffers.w.begin(), buffers.w.end());
-  std::vector<double> m(count);
-  std::vector<double> v(count);
-  AdamWStep step;
-  step.rate = 0.01;
-  step.decay = 0.1;
-  step.scale = 0.5;
-  for (step.step = 1; step.step <= 20; ++step.step) {
-    UpdateAdamW(step, buffers.w, buffers.g, buffers.m, buffers.v);
-    const double t = static_cast<double>(step.step);
-    for (size_t i = 0; i < count; ++i) {
-      const double g = 0.5 * static_cast<double>(buffers.g[i]);
-      m[i] = 0.9 * m[i] + 0.1 * g;
-      v[i] = 0.95 * v[i] + 0.05 * g * g;
-      w[i] -= 0.01 * 0.1 * w[i];
-      w[i] -= 0.01 * (m[i] / (1 - std::pow(0.9, t))) /
-              (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-8);
-      ASSERT_NEAR(buffers.w[i], w[i], 1e-6 * (1 + std::abs(w[i]))) << "step " << t << " at " << i;
-    }
-  }
-}
-
-TEST(UpdateAdamW, GivesTheSameBitsHoweverTheBufferIsCut) {
-  Buffers whole(257);
-  Buffers cut(257);
-  AdamWStep step;
-  step.rate = 0.01;
-  UpdateAdamW(step, whole.w, whole.g, whole.m, whole.v);
-  for (size_t begin = 0, size = 1; begin < 257; begin += size, ++size) {
-    size = std::min(size, 257 - begin);
-    UpdateAdamW(step, std::span(cut.w).subspan(begin, size), std::span(cut.g).subspan(begin, size),
-                std::span(cut.m).subspan(begin, size), std::span(cut.v).subspan(begin, size));
-  }
-  EXPECT_EQ(whole.w, cut.w);
-  EXPECT_EQ(whole.v, cut.v);
 }
 
 TEST(Optimizer, DecaysMatricesOnlyAndClipsByTheGlobalNorm) {

@@ -16,6 +16,7 @@
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "io/fd.h"
+#include "optimizer/adamw.h"
 #include "trainer/calibrate/probe.h"
 #include "trainer/model/operators.h"
 #include "trainer/model/optimizer.h"
@@ -259,7 +260,8 @@ class CpuProbe final : public Probe {
     std::vector<float> gradients(count);
     std::vector<float> first(count);
     std::vector<float> second(count);
-    AdamWStep step;
+    const optimizer::AdamW adamw;
+    optimizer::Step step;
     step.rate = 1e-3;
     step.decay = 0.1;
     std::vector<double> times;
@@ -267,8 +269,8 @@ class CpuProbe final : public Probe {
       const double begin = ProbeCpuSeconds();
       std::fill(gradients.begin(), gradients.end(), 1e-4F);
       step.scale = 1 / (1 + std::sqrt(trainer::SquaredNorm(gradients)));
-      UpdateAdamW(step, weights, gradients, first, second);
-      ++step.step;
+      optimizer::Update(adamw, step, weights, gradients, first, second);
+      ++step.number;
       if (warm) times.push_back(ProbeCpuSeconds() - begin);
     }
     Summarise(std::move(times), {}, figure);

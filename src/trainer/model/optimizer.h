@@ -1,10 +1,4 @@
-// AdamW over flat f32 buffers (Loshchilov and Hutter, ICLR 2019), one pass.
-//
-//   g' = scale * g                          m = b1 m + (1 - b1) g'
-//   w -= rate * decay * w                   v = b2 v + (1 - b2) g'^2
-//   w -= rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-//
-// Elementwise: any division of the buffers gives the same bits.
+// The state of training: weights and the moments of AdamW (optimizer/adamw.h) as flat buffers.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +9,6 @@
 #include "trainer/model/parameters.h"
 
 namespace longhaul::trainer {
-
-struct AdamWStep {
-  uint64_t step = 1;  // t
-  double rate = 0;
-  double decay = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double scale = 1;  // of the gradients: clipping
-};
-
-// Requires spans of one size and step >= 1.
-void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients,
-                 std::span<float> first_moments, std::span<float> second_moments);
 
 // The sum of squares, in double and in a fixed order.
 double SquaredNorm(std::span<const float> values);
