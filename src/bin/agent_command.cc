@@ -9,8 +9,27 @@
 #include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::bin {
+namespace {
+
+constexpr char kKernelLog[] = "/dev/kmsg";
+
+// Started by an agent, never by a person: not in the help.
+void AddSnapshotKeeperCommand(CLI::App& app, Action& action) {
+  auto hold_s = std::make_shared<int64_t>(600);
+  CLI::App* snapshot_keeper =
+      app.add_subcommand("snapshot-keeper", "Keep an agent's snapshots in memory for the next")
+          ->group("");
+  snapshot_keeper->add_option("--hold-s", *hold_s, "Seconds without an agent until it ends")
+      ->check(CLI::Range(0, 86'400));
+  snapshot_keeper->callback([&action, hold_s] {
+    action = [hold_s] { return service::SnapshotKeeperMain(std::chrono::seconds(*hold_s)); };
+  });
+}
+
+}  // namespace
 
 void AddAgentCommand(CLI::App& app, Action& action) {
+  AddSnapshotKeeperCommand(app, action);
   auto options = std::make_shared<service::AgentOptions>();
   options->snapshot_keeper = {"/proc/self/exe", "snapshot-keeper"};
   CLI::App* command =
@@ -51,6 +70,11 @@ void AddAgentCommand(CLI::App& app, Action& action) {
       "--trainer", options->trainer,
       "Program of the built-in trainer (default: $LONGHAUL_TRAINER, or beside this program)");
   AddCheckCommandOptions(*command, options->check_command);
+  options->kernel_log = kKernelLog;
+  command
+      ->add_option("--kernel-log", options->kernel_log,
+                   "File in which the kernel reports errors of this node's GPUs; off: none is read")
+      ->capture_default_str();
   command->add_flag("--allow-root", options->allow_root,
                     "Run jobs as root when the agent is started as root");
   command->add_option("--run-as", options->run_as,
@@ -66,18 +90,11 @@ void AddAgentCommand(CLI::App& app, Action& action) {
       "  longhaul agent --controller controller.example:8701 --join-token-file join.token \\\n"
       "    --node node-1 --slots 8 --state-dir /var/lib/longhaul-agent --address 10.0.0.7\n\n"
       "Environment: LONGHAUL_LOG=debug|info|warning|error|off, the lowest level that is logged.");
-  command->callback(
-      [&action, options] { action = [options] { return service::AgentMain(*options); }; });
-
-  // Started by an agent, never by a person: not in the help.
-  auto hold_s = std::make_shared<int64_t>(600);
-  CLI::App* snapshot_keeper =
-      app.add_subcommand("snapshot-keeper", "Keep an agent's snapshots in memory for the next")
-          ->group("");
-  snapshot_keeper->add_option("--hold-s", *hold_s, "Seconds without an agent until it ends")
-      ->check(CLI::Range(0, 86'400));
-  snapshot_keeper->callback([&action, hold_s] {
-    action = [hold_s] { return service::SnapshotKeeperMain(std::chrono::seconds(*hold_s)); };
+  command->callback([&action, command, options] {
+    // Several agents of one machine would all report the same device.
+    const bool of_local_cluster = options->parent != 0 && command->count("--kernel-log") == 0;
+    if (of_local_cluster || options->kernel_log == "off") options->kernel_log.clear();
+    action = [options] { return service::AgentMain(*options); };
   });
 }
 

@@ -13,7 +13,7 @@ constexpr struct {
     {FaultClass::kProcess, "process"}, {FaultClass::kNode, "node"},
     {FaultClass::kHang, "hang"},       {FaultClass::kError, "error"},
     {FaultClass::kStart, "start"},     {FaultClass::kStorage, "storage"},
-    {FaultClass::kNumeric, "numeric"},
+    {FaultClass::kNumeric, "numeric"}, {FaultClass::kDevice, "device"},
 };
 
 }  // namespace

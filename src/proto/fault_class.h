@@ -14,6 +14,7 @@ enum class FaultClass {
   kStart,    // workers could not be started
   kStorage,  // a copy of the state did not verify
   kNumeric,  // a loss is NaN or infinite, or far above the ones before
+  kDevice,   // a driver has reported that a device must be reset
 };
 
 // Returns "process", "node" and so on.

@@ -234,6 +234,8 @@ std::string DetectorOf(const FaultStory& fault) {
       return "The worker verified the bytes of the copy while it restored its state.";
     case FaultClass::kNumeric:
       return "The controller checked the losses that the workers reported with their steps.";
+    case FaultClass::kDevice:
+      return "The device's driver wrote it to the kernel's log, which " + agent + " reads.";
   }
   return "";
 }
@@ -262,6 +264,8 @@ std::string CauseOf(const FaultStory& fault) {
       return "The program, its data or a device computed a loss that is no usable number. A replay "
              "of the step decides between them (numeric: {not_finite: rollback}): the action below "
              "has its result.";
+    case FaultClass::kDevice:
+      return "A device failed. It is of no use until it is reset, so the node is cordoned.";
   }
   return "";
 }

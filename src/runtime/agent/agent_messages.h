@@ -160,9 +160,9 @@ struct WorkerQuiet {
   Duration stopped{};
   std::string evidence = {};
 };
-// A report of a simulated job for all of its nodes (StepReported and SnapshotSealed with
-// whole_job). It is sent unchanged.
-struct JobReport {
+// An event that is sent unchanged: of a log that is too long, of a device, or of a simulated job
+// for all of its nodes (StepReported and SnapshotSealed with whole_job).
+struct ReadyReport {
   proto::Event event;
 };
 
@@ -254,7 +254,7 @@ using AgentInput =
     std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, TorchFound,
                  StoreListening, WorkerForked, WorkerGone, WorkerContinues, WorkerLeft, WorkerPhase,
                  WorkerStep, WorkerSealed, WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed,
-                 WorkerResultText, WorkerOutputStep, WorkerQuiet, JobReport, PiecesPersisted,
+                 WorkerResultText, WorkerOutputStep, WorkerQuiet, ReadyReport, PiecesPersisted,
                  ManifestWritten, CheckpointsMissing, CheckpointCopied, CheckpointFetched,
                  CopiesSent, CopyReceived, ProbedWorkers, SampledWorkers, TimerFired,
                  ShutDownAsked>;

@@ -123,6 +123,6 @@ void WorkerReports::Take(const WorkerQuiet& fact) {
   context_.Report(std::move(event));
 }
 
-void WorkerReports::Take(const JobReport& fact) { context_.Report(fact.event); }
+void WorkerReports::Take(const ReadyReport& fact) { context_.Report(fact.event); }
 
 }  // namespace longhaul::runtime::agent

@@ -21,7 +21,7 @@ class WorkerReports {
   void Take(const WorkerResultText& fact);
   void Take(const WorkerOutputStep& fact);
   void Take(const WorkerQuiet& fact);
-  void Take(const JobReport& fact);
+  void Take(const ReadyReport& fact);
 
  private:
   AgentContext& context_;

@@ -13,10 +13,12 @@
 #include "runtime/controller/handlers/fault_handler.h"
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/hang_suspicions.h"
+#include "runtime/controller/handlers/health/device_errors.h"
+#include "runtime/controller/handlers/health/node_checks.h"
+#include "runtime/controller/handlers/health/start_checks.h"
 #include "runtime/controller/handlers/job_admission.h"
 #include "runtime/controller/handlers/job_closer.h"
 #include "runtime/controller/handlers/job_releaser.h"
-#include "runtime/controller/handlers/node_checks.h"
 #include "runtime/controller/handlers/node_handler.h"
 #include "runtime/controller/handlers/numeric_faults.h"
 #include "runtime/controller/handlers/operator_changes.h"
@@ -24,7 +26,6 @@
 #include "runtime/controller/handlers/slow_worker_reports.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
 #include "runtime/controller/handlers/spare_nodes.h"
-#include "runtime/controller/handlers/start_checks.h"
 #include "runtime/controller/handlers/step_reports.h"
 #include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/invariants.h"
@@ -54,6 +55,7 @@ class Controller::Parts {
         run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
         numbers(context, faults, closer),
+        device_errors(context, faults, placement),
         steps(context, faults, numbers, hangs, suspicions, slow_workers, placement),
         releaser(context, closer),
         admission(context, placement, releaser),
@@ -70,7 +72,9 @@ class Controller::Parts {
   bool Accept(const proto::Event& event);
   void Dispatch(const proto::Event& event);
   void OnControllerStarted(const proto::ControllerStarted& started);
+  void OnWorkerExited(const proto::Event& event);
   void OnWorkersProbed(const proto::Event& event);
+  void OnNodesChecked(const proto::Event& event);
   void OnTick();
   void CommitProven();
   void OnDeadline(const controller::Deadlines::Name& name);
@@ -90,6 +94,7 @@ class Controller::Parts {
   controller::RunTimeLimits run_times;
   controller::SnapshotHandler snapshots;
   controller::NumericFaults numbers;
+  controller::DeviceErrors device_errors;
   controller::StepReports steps;
   controller::JobReleaser releaser;
   controller::JobAdmission admission;
@@ -280,8 +285,7 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::kStepReported:
       return steps.OnStepReported(event);
     case proto::Event::kWorkerExited:
-      faults.OnWorkerExited(event);
-      return suspicions.OnWorkerExited(event);
+      return OnWorkerExited(event);
     case proto::Event::kAttemptClosed:
       return closer.OnAttemptClosed(event);
     case proto::Event::kSnapshotSealed:
@@ -306,13 +310,14 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return slow_workers.OnWorkersSampled(event);
     case proto::Event::kWorkerSilent:
       return hangs.OnWorkerSilent(event);
+    case proto::Event::kDeviceError:
+      return device_errors.OnDeviceError(event);
     case proto::Event::kLogLimited:
       return faults.OnLogLimited(event);
     case proto::Event::kWorkerWaits:
       return hangs.OnWorkerWaits(event);
     case proto::Event::kNodesChecked:
-      if (event.nodes_checked().fault() == 0) return start_checks.OnNodesChecked(event);
-      return checks.OnNodesChecked(event);
+      return OnNodesChecked(event);
     case proto::Event::kWorkerResult:
       return steps.OnWorkerResult(event.worker_result());
     case proto::Event::kNodeCordoned:
@@ -322,6 +327,16 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
     case proto::Event::KIND_NOT_SET:
       return;
   }
+}
+
+void Controller::Parts::OnWorkerExited(const proto::Event& event) {
+  faults.OnWorkerExited(event);
+  suspicions.OnWorkerExited(event);
+}
+
+void Controller::Parts::OnNodesChecked(const proto::Event& event) {
+  if (event.nodes_checked().fault() == 0) return start_checks.OnNodesChecked(event);
+  checks.OnNodesChecked(event);
 }
 
 void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& started) {

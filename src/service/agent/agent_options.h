@@ -39,6 +39,8 @@ struct AgentOptions {
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
+  // The kernel's log, in which errors of devices are found (devices/kernel_log.h); empty: none.
+  std::string kernel_log;
   // Tests the node's devices in a node check; without a command: $LONGHAUL_CHECK_COMMAND.
   CheckCommand check_command;
 };

@@ -127,6 +127,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   agent->StartChecker(credentials.peer_secret);
   RETURN_IF_ERROR(agent->StartLink(credentials, incarnation));
   agent->CheckCheckpoints();
+  agent->WatchDevices();
   return agent;
 }
 
@@ -169,6 +170,27 @@ void AgentService::StartChecker(const std::string& peer_secret) {
   };
   checker_ = std::make_unique<NodeChecker>(loop_, options_.state_directory, peer_secret,
                                            options_.check_command, answer);
+}
+
+void AgentService::WatchDevices() {
+  if (options_.kernel_log.empty()) return;
+  Result<std::unique_ptr<KernelLog>> log =
+      KernelLog::Open(loop_, options_.kernel_log, [this](const DeviceError& error) {
+        io::LogWarning(component_, "device " + error.device + " reports Xid " +
+                                       std::to_string(error.code) + ": " + error.text);
+        runtime::ReadyReport report;
+        proto::DeviceError& event = *report.event.mutable_device_error();
+        event.set_device(error.device);
+        event.set_code(error.code);
+        event.set_text(error.text);
+        event.set_needs_reset(error.needs_reset);
+        Feed(std::move(report));
+      });
+  if (log.ok()) {
+    kernel_log_ = *std::move(log);
+  } else {
+    io::LogInfo(component_, log.status().message() + ": errors of devices are not known early");
+  }
 }
 
 ControllerLinkObserver AgentService::ObserveLink() {

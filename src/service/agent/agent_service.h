@@ -28,6 +28,7 @@
 #include "service/agent/agent_options.h"
 #include "service/agent/check/node_checker.h"
 #include "service/agent/copy_worker.h"
+#include "service/agent/devices/kernel_log.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/identity/agent_credentials.h"
 #include "service/agent/identity/identity_renewal.h"
@@ -72,6 +73,7 @@ class AgentService final : private WorkerApiHost {
 
   Status StartLink(const AgentCredentials& credentials, uint64_t incarnation);
   void StartChecker(const std::string& peer_secret);
+  void WatchDevices();
   void FeedCopies();  // that other nodes send
   ControllerLinkObserver ObserveLink();
   // Steps the core: at once, or after the present step when an effect calls this.
@@ -148,6 +150,7 @@ class AgentService final : private WorkerApiHost {
   std::map<runtime::WorkerId, std::vector<proto::Restore::Piece>> bad_pieces_;
   std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<SnapshotCheck> check_;
+  std::unique_ptr<KernelLog> kernel_log_;  // absent: not read
   std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<WorkerProbes> probes_;

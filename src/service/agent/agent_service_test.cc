@@ -199,6 +199,21 @@ TEST_F(AgentServiceTest, LooksAtWhatAWorkerDoesForAWhile) {
   EXPECT_GE(sampled.workers(0).period_ns(), 90'000'000);
 }
 
+TEST_F(AgentServiceTest, TellsWhatADriverReportsOfADevice) {
+  options_.kernel_log = folder_ + "/kernel-log";
+  ASSERT_EQ(mkfifo(options_.kernel_log.c_str(), 0600), 0);
+  Join();
+  const io::Fd kernel(open(options_.kernel_log.c_str(), O_WRONLY | O_CLOEXEC));
+  const std::string record =
+      "4,7,100,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.";
+  ASSERT_EQ(write(kernel.get(), record.data(), record.size()), static_cast<ssize_t>(record.size()));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_device_error) == 1; }));
+  const proto::DeviceError error = controller_.events().back().device_error();
+  EXPECT_EQ(error.device(), "PCI:0000:3b:00");
+  EXPECT_EQ(error.code(), 79u);
+  EXPECT_TRUE(error.needs_reset());
+}
+
 TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
   Join();
   // The worker does not listen to SIGTERM, and has a child.

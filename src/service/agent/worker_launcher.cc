@@ -176,7 +176,7 @@ void WorkerLauncher::CheckLimits() {
     note.set_limit_bytes(process.log_limit.limit());
     if (!limited.ok()) note.set_error(limited.status().message());
   }
-  for (proto::Event& note : notes) report_(runtime::JobReport{std::move(note)});
+  for (proto::Event& note : notes) report_(runtime::ReadyReport{std::move(note)});
   if (!attempts_.empty() && limits_timer_ == 0) {
     limits_timer_ = loop_.After(kLimitsPeriod, [this] { CheckLimits(); });
   }

@@ -50,8 +50,8 @@ struct WorkerLauncherOptions {
 
 class WorkerLauncher {
  public:
-  // `report` receives WorkerForked and WorkerGone, JobReport about a log that is too long, and for
-  // commands WorkerOutputStep and WorkerQuiet, on the loop's thread. All calls on that thread.
+  // `report` receives WorkerForked and WorkerGone, ReadyReport about a log that is too long, and
+  // for commands WorkerOutputStep and WorkerQuiet, on the loop's thread. All calls on that thread.
   // `loop` must outlive this.
   WorkerLauncher(io::EventLoop& loop, WorkerLauncherOptions options,
                  std::function<void(runtime::AgentInput)> report);

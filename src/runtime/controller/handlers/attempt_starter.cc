@@ -6,7 +6,7 @@
 
 #include "runtime/controller/handlers/checkpoint_handler.h"
 #include "runtime/controller/handlers/fault_handler.h"
-#include "runtime/controller/handlers/start_checks.h"
+#include "runtime/controller/handlers/health/start_checks.h"
 #include "runtime/rendezvous/request_parser.h"
 
 namespace longhaul::runtime::controller {

@@ -6,8 +6,8 @@
 #include "base/units.h"
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/hang_handler.h"
+#include "runtime/controller/handlers/health/node_checks.h"
 #include "runtime/controller/handlers/job_closer.h"
-#include "runtime/controller/handlers/node_checks.h"
 #include "runtime/controller/handlers/numeric_faults.h"
 #include "runtime/controller/handlers/spare_nodes.h"
 #include "runtime/controller/placement.h"
@@ -285,8 +285,12 @@ void FaultHandler::LeaveFailingNode(JobRecord& job) {
 
 void FaultHandler::LeaveFaultyNodes(JobRecord& job, const std::vector<FaultyNode>& faulty) {
   std::vector<NodeId> leaving;
+  const size_t least = job.spec().minimum_nodes();
+  const bool elastic = least > 0 && least < job.group.size();
+  // With an idle node, or as an elastic gang without the node.
+  const size_t most = spares_.Count(job) + (elastic ? job.group.size() - least : 0);
   for (const FaultyNode& each : faulty) {
-    if (leaving.size() < spares_.Count(job)) leaving.push_back(each.node);
+    if (leaving.size() < most) leaving.push_back(each.node);
   }
   const bool left = !leaving.empty() && Leave(job, leaving);
   for (const FaultyNode& each : faulty) {
@@ -376,6 +380,7 @@ void FaultHandler::BlameNode(const JobRecord& job) {
     case proto::FaultClass::kNode:
     case proto::FaultClass::kHang:
     case proto::FaultClass::kNumeric:  // its replay decides whether the node is the cause
+    case proto::FaultClass::kDevice:   // the node is cordoned
       break;
   }
   if (counts) context_.scheduler.Fault(fault.node(), fault.what(), context_.now);

@@ -17,7 +17,12 @@ constexpr Duration kLateEvidence = std::chrono::seconds(15);
 bool IsCertain(proto::FaultClass fault) {
   return fault == proto::FaultClass::kNode || fault == proto::FaultClass::kProcess ||
          fault == proto::FaultClass::kHang || fault == proto::FaultClass::kStorage ||
-         fault == proto::FaultClass::kNumeric;
+         fault == proto::FaultClass::kNumeric || fault == proto::FaultClass::kDevice;
+}
+
+// Whether such a fault is the cause of what the workers on its node report.
+bool ExplainsEnds(proto::FaultClass fault) {
+  return fault == proto::FaultClass::kNode || fault == proto::FaultClass::kDevice;
 }
 
 // An attempt can pass a stage more than once for one fault, when the restart itself fails. Only the
@@ -85,7 +90,7 @@ void JobFaults::Describe(Record& record, const Evidence& evidence, const proto::
 // A node that dies in silence is missed only after its peers have failed: what looked like their
 // error was its death.
 bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const {
-  if (evidence.fault != proto::FaultClass::kNode || !has_unresolved()) return false;
+  if (!ExplainsEnds(evidence.fault) || !has_unresolved()) return false;
   const proto::Fault& fault = newest();
   return newest_class() == proto::FaultClass::kError && fault.first_step_at_ns() == 0 &&
          ToNanoseconds(now) - fault.happened_at_ns() < kLateEvidence.count();
@@ -117,8 +122,7 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
   const bool earlier = ToNanoseconds(evidence.happened) < fault.happened_at_ns();
   const bool better =
       (evidence.certain && !is_certain) || (evidence.certain == is_certain && earlier);
-  const bool same_node =
-      evidence.fault == proto::FaultClass::kNode && fault.node() == evidence.node;
+  const bool same_node = ExplainsEnds(evidence.fault) && fault.node() == evidence.node;
   if (!better && !same_node) return false;
   Describe(record, evidence, spec, group);
   if (earlier) fault.set_happened_at_ns(ToNanoseconds(evidence.happened));

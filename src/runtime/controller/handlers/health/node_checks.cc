@@ -1,4 +1,4 @@
-#include "runtime/controller/handlers/node_checks.h"
+#include "runtime/controller/handlers/health/node_checks.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "runtime/controller/handlers/start_checks.h"
+#include "runtime/controller/handlers/health/start_checks.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/fault_handler.h"
-#include "runtime/controller/handlers/node_checks.h"
+#include "runtime/controller/handlers/health/node_checks.h"
 
 namespace longhaul::runtime::controller {
 
