@@ -13,15 +13,23 @@ struct AdamWConstants {
   float beta1, beta2, rest1, rest2, keep, rate, correction, epsilon, scale;
 };
 
+[[gnu::always_inline]] inline void StepAdamW(const AdamWConstants& k, float g, float& w, float& m,
+                                             float& v) {
+  const float gradient = g * k.scale;
+  m = k.beta1 * m + k.rest1 * gradient;
+  v = k.beta2 * v + k.rest2 * (gradient * gradient);
+  w = w * k.keep - k.rate * m / (std::sqrt(v * k.correction) + k.epsilon);
+}
+
 LONGHAUL_VECTORISED
 void RunAdamW(const AdamWConstants& k, size_t count, float* __restrict w, const float* __restrict g,
               float* __restrict m, float* __restrict v) {
-  for (size_t i = 0; i < count; ++i) {
-    const float gradient = g[i] * k.scale;
-    m[i] = k.beta1 * m[i] + k.rest1 * gradient;
-    v[i] = k.beta2 * v[i] + k.rest2 * (gradient * gradient);
-    w[i] = w[i] * k.keep - k.rate * m[i] / (std::sqrt(v[i] * k.correction) + k.epsilon);
+  size_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    FetchAhead(at, w, g, m, v);
+    for (size_t i = at; i < at + kBlock; ++i) StepAdamW(k, g[i], w[i], m[i], v[i]);
   }
+  for (; at < count; ++at) StepAdamW(k, g[at], w[at], m[at], v[at]);
 }
 
 }  // namespace

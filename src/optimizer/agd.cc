@@ -14,16 +14,24 @@ struct AgdConstants {
   float beta1, rest1, beta2, rest2, now, before, floor, rate, keep, scale;
 };
 
+[[gnu::always_inline]] inline void StepAgd(const AgdConstants& k, float g, float& w, float& m,
+                                           float& b) {
+  const float momentum = k.beta1 * m + k.rest1 * (g * k.scale);
+  const float difference = momentum * k.now - m * k.before;
+  b = k.beta2 * b + k.rest2 * (difference * difference);
+  m = momentum;
+  w = w * k.keep - k.rate * momentum / std::max(std::sqrt(b), k.floor);
+}
+
 LONGHAUL_VECTORISED
 void RunAgd(const AgdConstants& k, size_t count, float* __restrict w, const float* __restrict g,
             float* __restrict m, float* __restrict b) {
-  for (size_t i = 0; i < count; ++i) {
-    const float momentum = k.beta1 * m[i] + k.rest1 * (g[i] * k.scale);
-    const float difference = momentum * k.now - m[i] * k.before;
-    b[i] = k.beta2 * b[i] + k.rest2 * (difference * difference);
-    m[i] = momentum;
-    w[i] = w[i] * k.keep - k.rate * momentum / std::max(std::sqrt(b[i]), k.floor);
+  size_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    FetchAhead(at, w, g, m, b);
+    for (size_t i = at; i < at + kBlock; ++i) StepAgd(k, g[i], w[i], m[i], b[i]);
   }
+  for (; at < count; ++at) StepAgd(k, g[at], w[at], m[at], b[at]);
 }
 
 }  // namespace

@@ -13,16 +13,23 @@ struct LionConstants {
   float beta1, rest1, beta2, rest2, keep, rate, scale;
 };
 
+[[gnu::always_inline]] inline void StepLion(const LionConstants& k, float g, float& w, float& m) {
+  const float gradient = g * k.scale;
+  const float direction = k.beta1 * m + k.rest1 * gradient;
+  const float sign = direction == 0 ? 0.0F : std::copysign(1.0F, direction);
+  w = w * k.keep - k.rate * sign;
+  m = k.beta2 * m + k.rest2 * gradient;
+}
+
 LONGHAUL_VECTORISED
 void RunLion(const LionConstants& k, size_t count, float* __restrict w, const float* __restrict g,
              float* __restrict m) {
-  for (size_t i = 0; i < count; ++i) {
-    const float gradient = g[i] * k.scale;
-    const float direction = k.beta1 * m[i] + k.rest1 * gradient;
-    const float sign = direction == 0 ? 0.0F : std::copysign(1.0F, direction);
-    w[i] = w[i] * k.keep - k.rate * sign;
-    m[i] = k.beta2 * m[i] + k.rest2 * gradient;
+  size_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    FetchAhead(at, w, g, m);
+    for (size_t i = at; i < at + kBlock; ++i) StepLion(k, g[i], w[i], m[i]);
   }
+  for (; at < count; ++at) StepLion(k, g[at], w[at], m[at]);
 }
 
 }  // namespace
