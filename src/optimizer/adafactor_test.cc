@@ -71,9 +71,9 @@ TEST(Adafactor, AgreesWithTheFormula) {
 TEST(Adafactor, TheFirstStepOfSquaresOfRankOneIsASign) {
   std::vector<float> weights(kCount, 1), gradients(kCount);
   for (size_t i = 0; i < kCount; ++i) {
-    gradients[i] =
-        static_cast<float>((i % 2 == 0 ? 1 : -1) * (1.0 + static_cast<double>(i / kColumns)) *
-                           (0.5 + static_cast<double>(i % kColumns)));
+    const size_t row = i / kColumns, column = i % kColumns;
+    gradients[i] = (i % 2 == 0 ? 1.0F : -1.0F) * static_cast<float>(1 + row) *
+                   (0.5F + static_cast<float>(column));
   }
   std::vector<float> state(StateOf(Adafactor{}, kRows, kColumns));
   Step step;

@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -27,8 +28,14 @@ std::vector<float> Noise(uint64_t seed, size_t count, double scale) {
   return values;
 }
 
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return bits;
+}
+
 std::vector<float> Gradients(int step, size_t count = kCount) {
-  return Noise(static_cast<uint64_t>(1000 + step), count, 0.1);
+  return Noise(1000 + static_cast<uint64_t>(step), count, 0.1);
 }
 
 Step StepOf(int number) {
@@ -92,9 +99,9 @@ void ExpectSameBitsForAnyCut(const Vectors& vectors) {
       begin = end;
     }
   }
-  EXPECT_EQ(std::memcmp(whole.weights.data(), cut.weights.data(), kCount * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(whole.first.data(), cut.first.data(), kCount * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(whole.second.data(), cut.second.data(), kCount * sizeof(float)), 0);
+  EXPECT_EQ(Bits(whole.weights), Bits(cut.weights));
+  EXPECT_EQ(Bits(whole.first), Bits(cut.first));
+  EXPECT_EQ(Bits(whole.second), Bits(cut.second));
 }
 
 void RunAdamW(const Step& step, size_t begin, size_t end, State& state,
@@ -279,8 +286,8 @@ TEST(GroupLasso, AnyCutBetweenRowsGivesTheSameBits) {
              Cut(cut.third, begin, end));
     }
   }
-  EXPECT_EQ(std::memcmp(whole.weights.data(), cut.weights.data(), kCount * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(whole.third.data(), cut.third.data(), kCount * sizeof(float)), 0);
+  EXPECT_EQ(Bits(whole.weights), Bits(cut.weights));
+  EXPECT_EQ(Bits(whole.third), Bits(cut.third));
 }
 
 // ------------------------------------------------------------------------------- sharpness
