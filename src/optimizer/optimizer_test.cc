@@ -219,6 +219,51 @@ TEST(GroupAdam, WithoutPenaltiesIsAdam) {
   }
 }
 
+TEST(GroupAdam, AgreesWithTheFormulaWithPenalties) {
+  GroupAdam adam;
+  adam.penalties = {0.01, 0.02, 0.03};
+  State state;
+  std::vector<Scalar> scalars(kCount);
+  for (size_t i = 0; i < kCount; ++i) scalars[i].weight = state.weights[i];
+  for (int number = 1; number <= kSteps; ++number) {
+    Step step = StepOf(number);
+    step.rate = 0.01;
+    const std::vector<float> gradients = Gradients(number);
+    Update(adam, step, kColumns, state.weights, gradients, state.first, state.second, state.third);
+    const auto t = static_cast<double>(number);
+    const double rate =
+        step.rate * std::sqrt(1 - std::pow(adam.beta2, t)) / (1 - std::pow(adam.beta1, t));
+    const double l1 = 0.01 * step.rate, l2 = 0.02 * step.rate;
+    const double l21 = 0.03 * step.rate * std::sqrt(static_cast<double>(kColumns));
+    for (size_t row = 0; row < kRows; ++row) {
+      double squares = 0;
+      for (size_t i = row * kColumns; i < (row + 1) * kColumns; ++i) {
+        Scalar& s = scalars[i];
+        const double g = gradients[i] * step.scale;
+        s.first = adam.beta1 * s.first + (1 - adam.beta1) * g;
+        const double before = s.second;
+        s.second = adam.beta2 * s.second + (1 - adam.beta2) * g * g;
+        s.third +=
+            rate * s.first -
+            (std::sqrt(s.second) - std::sqrt(before) + (number == 1 ? adam.epsilon : 0)) * s.weight;
+        const double shrunk = std::clamp(s.third, -l1, l1) - s.third;
+        squares += shrunk * shrunk;
+      }
+      const double length = std::sqrt(squares);
+      for (size_t i = row * kColumns; i < (row + 1) * kColumns; ++i) {
+        Scalar& s = scalars[i];
+        const double shrunk = std::clamp(s.third, -l1, l1) - s.third;
+        s.weight = length > l21
+                       ? (1 - l21 / length) * shrunk / (std::sqrt(s.second) + adam.epsilon + 2 * l2)
+                       : 0;
+      }
+    }
+  }
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_NEAR(state.weights[i], scalars[i].weight, 1e-5 * (1 + std::abs(scalars[i].weight))) << i;
+  }
+}
+
 TEST(GroupAdaGrad, WithoutPenaltiesIsAdaGrad) {
   State state;
   std::vector<Scalar> scalars(kCount);
@@ -300,6 +345,12 @@ TEST(Sharpness, HalfIsSamAndZeroIsTheOptimizerAlone) {
   gradients = Gradients(1);
   Mix({.gamma = 0}, gradients, moved);
   EXPECT_EQ(gradients, Gradients(1));
+}
+
+TEST(Sharpness, TheMixWeighsTheMovedGradientByTheOddsOfGamma) {
+  std::vector<float> gradients = {1};
+  Mix({.gamma = 0.75}, gradients, std::vector<float>{2});
+  EXPECT_FLOAT_EQ(gradients[0], 3 * 2 - 2 * 1);
 }
 
 TEST(Sharpness, MovesByTheRadiusAlongTheGradient) {
