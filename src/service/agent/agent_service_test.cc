@@ -249,6 +249,7 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
     controller_.Give(Start(1, {"tail", "-f", "/dev/null"}));
     wait_for(&proto::Event::has_workers_started);
     pid = static_cast<pid_t>(LastStarted().pids(0));
+    // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): AgentMain reads it from its signalfd
     pthread_kill(main_thread, SIGTERM);
   });
   options_.allow_root = true;

@@ -1,3 +1,4 @@
+#include <ATen/core/ivalue.h>
 #include <fcntl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
