@@ -39,6 +39,9 @@ struct AgentOptions {
   // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
   // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
+  // The program, with its arguments, that reads the native stacks of workers that hang
+  // (native_stacks/stack_reader_main.h). None: they are not read.
+  std::vector<std::string> stack_reader;
   // Tests the node's devices in a node check; without a command: $LONGHAUL_CHECK_COMMAND.
   CheckCommand check_command;
 };

@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kConnectLimit = seconds(5);
+constexpr Duration kRestConnectLimit = seconds(5);
 // With several controllers: a machine that has disappeared must not delay the next one.
 constexpr Duration kConnectLimitOfEach = seconds(1);
 // How long a call tries several controllers in turn, of which none leads during a takeover.
@@ -149,7 +149,8 @@ std::unique_ptr<httplib::Client> RestClient::Connection::Open(Duration read_limi
   std::lock_guard lock(mutex_);
   auto client = std::make_unique<httplib::Client>(endpoint_.rest);
   client->set_bearer_token_auth(endpoint_.token);
-  client->set_connection_timeout(endpoint_.others.empty() ? kConnectLimit : kConnectLimitOfEach);
+  client->set_connection_timeout(endpoint_.others.empty() ? kRestConnectLimit
+                                                          : kConnectLimitOfEach);
   client->set_read_timeout(read_limit);
   client->set_url_encode(false);
   client->enable_server_certificate_verification(true);
