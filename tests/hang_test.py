@@ -187,6 +187,21 @@ class Hangs(ddp_test.RunTest):
         self.assertIn("stacks: ", fault["what"])
         self.assertIn("nanosleep", fault["what"])
 
+    def test_the_native_stacks_name_the_worker_that_does_something_else(self):
+        program = os.path.join(os.path.dirname(os.path.realpath(sys.longhaul)), "hanging_program")
+        script = ('test "$TORCHELASTIC_RESTART_COUNT" = 0 || exit 0; '
+                  f'test "$RANK" = 1 && exec {program} sleep; exec {program} wait')
+        run = self.start("--name", "native", "--nodes", "1", "--procs", "3", *LIMITS, "--", "sh", "-c", script)
+        self.assertEqual(run.end(), 0, run.text())
+        fault = self.only_fault(self.report("native"), run.text())
+        self.assertEqual(fault["rank"], 1, run.text())
+        self.assertIn("worker 1 differs from the others", fault["what"])
+        self.assertRegex(fault["what"], r"worker 1 \[\w{8}\]: clock_nanosleep < hanging::sleep_forever < main")
+        self.assertRegex(fault["what"], r"workers 0, 2 \[\w{8}\]: read < hanging::wait_for_a_byte < ")
+        named = re.search(r"logs/attempt-1/stacks-[\w-]+\.txt", fault["what"])[0]
+        with open(f"{self.folder}/runs/native/{named}") as file:
+            self.assertRegex(file.read(), r"thread \d+ \(stopped for \d+ us\)\n  read\n  hanging::")
+
     def test_work_of_one_worker_is_no_hang_of_those_that_wait_for_it(self):
         for mode in ("compute", "write"):
             for steps in (True, False):

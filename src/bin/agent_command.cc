@@ -6,6 +6,7 @@
 
 #include "bin/check_options.h"
 #include "service/agent/agent_service.h"
+#include "service/agent/native_stacks/stack_reader_main.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::bin {
@@ -26,12 +27,34 @@ void AddSnapshotKeeperCommand(CLI::App& app, Action& action) {
   });
 }
 
+// The same.
+void AddStackReaderCommand(CLI::App& app, Action& action) {
+  struct Given {
+    service::StackReaderOptions options;
+    uid_t user = 0;
+  };
+  auto given = std::make_shared<Given>();
+  CLI::App* reader =
+      app.add_subcommand("stack-reader", "Write the native stacks of processes")->group("");
+  const CLI::Option* user = reader->add_option("--user", given->user, "Become this user");
+  reader->add_option("--group", given->options.group, "Become this user's group");
+  reader->add_option("PROCESS", given->options.processes, "Processes")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  reader->callback([&action, given, user] {
+    if (user->count() > 0) given->options.user = given->user;
+    action = [given] { return service::StackReaderMain(given->options); };
+  });
+}
+
 }  // namespace
 
 void AddAgentCommand(CLI::App& app, Action& action) {
   AddSnapshotKeeperCommand(app, action);
+  AddStackReaderCommand(app, action);
   auto options = std::make_shared<service::AgentOptions>();
   options->snapshot_keeper = {"/proc/self/exe", "snapshot-keeper"};
+  options->stack_reader = {"/proc/self/exe", "stack-reader"};
   CLI::App* command =
       app.add_subcommand("agent", "Run a node's agent until SIGTERM")->group(kGroupService);
   command

@@ -106,6 +106,7 @@ int SlurmAgentMain(const SlurmAgentOptions& options) {
   agent.slots = options.slots;
   agent.address = *address;
   agent.snapshot_keeper = {"/proc/self/exe", "snapshot-keeper"};
+  agent.stack_reader = {"/proc/self/exe", "stack-reader"};
   // Slurm has started this process as the user who submitted the job.
   agent.allow_root = true;
   if (endpoint->ca_file.empty()) {

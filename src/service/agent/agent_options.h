@@ -41,6 +41,9 @@ struct AgentOptions {
   std::vector<std::string> snapshot_keeper;
   // The kernel's log, in which errors of devices are found (devices/kernel_log.h); empty: none.
   std::string kernel_log;
+  // The program, with its arguments, that reads the native stacks of workers that hang
+  // (native_stacks/stack_reader_main.h). None: they are not read.
+  std::vector<std::string> stack_reader;
   // Tests the node's devices in a node check; without a command: $LONGHAUL_CHECK_COMMAND.
   CheckCommand check_command;
 };

@@ -113,7 +113,9 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
     self->Feed(std::move(input));
   };
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, agent->LaunchOptions(), feed_process);
-  agent->probes_ = std::make_unique<WorkerProbes>(loop, *agent->launcher_, options.node);
+  agent->probes_ =
+      std::make_unique<WorkerProbes>(loop, *agent->launcher_, options.node,
+                                     NativeStackOptions{options.stack_reader, agent->user_});
   io::LogInfo(agent->component_, agent->launcher_->LimitsDescription());
   {
     const io::FileIdentity files(agent->user());  // of the threads of these two

@@ -20,11 +20,13 @@ class WorkerProbes {
   using Done = std::function<void(runtime::ProbedWorkers)>;
 
   // Requires that `loop` and `launcher` outlive this. `node` is this node's name.
-  WorkerProbes(io::EventLoop& loop, WorkerLauncher& launcher, std::string node)
+  WorkerProbes(io::EventLoop& loop, WorkerLauncher& launcher, std::string node,
+               NativeStackOptions native)
       : launcher_(launcher),
         node_(std::move(node)),
         sampler_(loop),
-        stacks_(loop, [&launcher](const std::string& path) { return launcher.ReadStack(path); }) {}
+        stacks_(loop, std::move(native),
+                [&launcher](const std::string& path) { return launcher.ReadStack(path); }) {}
 
   // Calls `done` at once, or with stacks once they are there. The whole stacks are written to a
   // file below `run_directory`; if that is empty, to none.

@@ -88,6 +88,7 @@ int PodAgentMain(const PodAgentOptions& options) {
   agent.copy_output = true;  // for kubectl logs
   if (const Result<std::string> folder = io::ProgramDirectory(); folder.ok()) {
     agent.snapshot_keeper = {*folder + "/longhaul", "snapshot-keeper"};
+    agent.stack_reader = {*folder + "/longhaul", "stack-reader"};
   }
   // The pod says which user its container is; a training image is often root in its container.
   agent.allow_root = ::geteuid() == 0;

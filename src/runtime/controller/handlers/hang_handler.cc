@@ -13,7 +13,8 @@ namespace longhaul::runtime::controller {
 
 namespace {
 
-// The agent waits a second for Python; the rest is for the way to it and back.
+// The agent waits a second for Python and 2.5 s for native calls; the rest is for the way to it and
+// back.
 constexpr Duration kStacksLimit = std::chrono::seconds(5);
 constexpr size_t kMostNamed = 16;  // nodes that are late
 

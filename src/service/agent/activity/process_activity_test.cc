@@ -101,7 +101,7 @@ TEST(ThreadsText, NamesTheSystemCallOfAThread) {
 // Reads the stack of the process, which has this file.
 StackOfWorker ReadStack(pid_t process, const std::string& file) {
   const std::unique_ptr<io::EventLoop> loop = *io::EventLoop::Create();
-  StackReader reader(*loop, ReadWorkerFile);
+  StackReader reader(*loop, {}, ReadWorkerFile);
   std::vector<StackOfWorker> found;
   reader.Read({{3, process, file}}, [&](std::vector<StackOfWorker> stacks) {
     found = std::move(stacks);

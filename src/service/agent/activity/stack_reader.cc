@@ -101,19 +101,31 @@ void StackReader::Poll(std::vector<Asked> asked, Done done, int polls) {
     waits = waits || each.waits;
   }
   if (waits && polls > 0) return Later(std::move(asked), std::move(done), polls - 1);
-  std::vector<StackOfWorker> stacks;
-  for (const Asked& each : asked) {
-    StackOfWorker stack;
-    stack.rank = each.target.rank;
-    const std::vector<std::string> calls = PythonCalls(each.written);
-    for (const std::string& call : calls) stack.calls += call + "\n";
-    if (calls.empty()) {
-      stack.calls = SystemCallName(ReadFact(FolderOf(each.target.process) + "/syscall"));
-    }
-    stack.text = ThreadsText(each.target.process) + each.written;
-    stacks.push_back(std::move(stack));
+  std::vector<pid_t> processes;
+  for (const Asked& each : asked) processes.push_back(each.target.process);
+  native_.Read(processes,
+               [asked = std::move(asked), done = std::move(done)](const NativeStacks& native) {
+                 std::vector<StackOfWorker> stacks;
+                 for (const Asked& each : asked) stacks.push_back(StackOf(each, native));
+                 done(std::move(stacks));
+               });
+}
+
+StackOfWorker StackReader::StackOf(const Asked& asked, const NativeStacks& native) {
+  StackOfWorker stack;
+  stack.rank = asked.target.rank;
+  const auto found = native.stacks.find(asked.target.process);
+  const bool is_read = found != native.stacks.end();
+  std::vector<std::string> calls = PythonCalls(asked.written);
+  if (calls.empty() && is_read) calls = found->second.main_calls;
+  for (const std::string& call : calls) stack.calls += call + "\n";
+  if (calls.empty()) {
+    stack.calls = SystemCallName(ReadFact(FolderOf(asked.target.process) + "/syscall"));
   }
-  done(std::move(stacks));
+  stack.text = ThreadsText(asked.target.process) + asked.written;
+  if (is_read) stack.text += "native stacks:\n" + found->second.text;
+  if (!native.problem.empty()) stack.text += "! " + native.problem + "\n";
+  return stack;
 }
 
 }  // namespace longhaul::service

@@ -1,9 +1,10 @@
-// Gathers the stacks of workers: of each thread what the kernel says, and of a Python program that
-// was forked from its fork server the calls of all its threads.
+// Gathers the stacks of workers: of each thread what the kernel says and its native calls, and of a
+// Python program that was forked from its fork server the calls of all its Python threads.
 //
 // The fork server has registered a handler for kStackSignal, which writes the calls into a file
 // (python/fork_server/worker.py). The signal is only sent to a process that handles it. A stopped
-// process cannot handle it. Leaves out the calls of C and C++.
+// process cannot handle it. The native calls are read afterwards by a process of its own
+// (native_stacks/native_stack_process.h): they do not contain the handler of the signal.
 #pragma once
 
 #include <sys/types.h>
@@ -19,6 +20,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
+#include "service/agent/native_stacks/native_stack_process.h"
 
 namespace longhaul::service {
 
@@ -35,8 +37,10 @@ struct StackTarget {
 
 struct StackOfWorker {
   uint32_t rank = 0;
-  std::string calls;  // of the main thread, innermost first, a line each
-  std::string text;   // everything, for people
+  // Of the main thread, innermost first, a line each: those of Python, or else the native ones, or
+  // else the system call.
+  std::string calls;
+  std::string text;  // everything, for people
 };
 
 class StackReader {
@@ -45,14 +49,16 @@ class StackReader {
   static constexpr int kPolls = 20;  // a second in all
 
   // `read` returns the text of a worker's file (ReadWorkerFile, as the user of the workers).
-  StackReader(io::EventLoop& loop, std::function<Result<std::string>(const std::string&)> read)
-      : loop_(loop), read_(std::move(read)) {}
+  StackReader(io::EventLoop& loop, NativeStackOptions native,
+              std::function<Result<std::string>(const std::string&)> read)
+      : loop_(loop), read_(std::move(read)), native_(loop, std::move(native)) {}
   ~StackReader();
   StackReader(const StackReader&) = delete;
   StackReader& operator=(const StackReader&) = delete;
 
-  // Calls `done` on the loop, later, once all files are complete or a second has passed. A process
-  // that has ended meanwhile has an empty stack.
+  // Calls `done` on the loop, later: all files are complete or a second has passed, and then the
+  // native calls are read or their limit has passed. A process that has ended meanwhile has an
+  // empty stack.
   void Read(std::vector<StackTarget> targets, std::function<void(std::vector<StackOfWorker>)> done);
 
  private:
@@ -67,10 +73,12 @@ class StackReader {
   std::optional<size_t> AskForStack(const StackTarget& target) const;
   void Poll(std::vector<Asked> asked, Done done, int polls);
   void Later(std::vector<Asked> asked, Done done, int polls);
+  static StackOfWorker StackOf(const Asked& asked, const NativeStacks& native);
 
   io::EventLoop& loop_;
   const std::function<Result<std::string>(const std::string&)> read_;
   std::set<io::EventLoop::TimerId> timers_;
+  NativeStackProcess native_;
 };
 
 // What the kernel says about each thread: its state, name, system call and place in the kernel.

@@ -23,7 +23,8 @@ using node_check::Verdict;
 constexpr size_t kMostProgress = 64;  // lines
 constexpr size_t kMostRequests = 64;  // that wait
 constexpr size_t kLongestDetail = 300;
-constexpr Duration kLook = std::chrono::milliseconds(250);  // for nodes that have disconnected
+constexpr Duration kLookAtNodes =
+    std::chrono::milliseconds(250);  // for nodes that have disconnected
 // A larger difference misleads whoever compares the logs of nodes, and soon certificates.
 constexpr double kMostClockSeconds = 10;
 
@@ -314,7 +315,7 @@ NodeCheckService::Answers NodeCheckService::Exchange(
     if (port_.send(NodeId(node), sent)) awaited.insert(node);
   }
   const Instant deadline = io::MonotonicNow() + limit;
-  while (!Await(awaited, std::min(kLook, deadline - io::MonotonicNow())) &&
+  while (!Await(awaited, std::min(kLookAtNodes, deadline - io::MonotonicNow())) &&
          io::MonotonicNow() < deadline) {
     for (const Target& target : port_.targets()) {
       if (!target.connected) awaited.erase(target.node);

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMostDevices = 1 << 20;
+constexpr uint64_t kMostPlannedDevices = 1 << 20;
 constexpr uint64_t kMostSequences = 1'000'000'000;  // the limits of `longhaul plan`
 constexpr uint64_t kMostTokensInSequence = uint64_t{1} << 27;
 constexpr double kLongestSearch = 120;  // seconds
@@ -82,7 +82,7 @@ Result<PlanRequest> ParsePlanRequest(std::string_view body) {
   }
   RETURN_IF_ERROR(spec::FindDevice(request.device).status());
   uint64_t devices = 0;
-  RETURN_IF_ERROR(TakeNumber(json, "devices", kMostDevices, devices));
+  RETURN_IF_ERROR(TakeNumber(json, "devices", kMostPlannedDevices, devices));
   if (devices == 0) {
     return InvalidArgument("\"devices\", the number of accelerators, is missing");
   }

@@ -16,10 +16,28 @@ constexpr size_t kShownCalls = 3;
 constexpr size_t kShownRanks = 8;
 constexpr size_t kShownGroups = 4;
 
-// Of PyTorch, its back ends and MPI. Names of the calls of Python and of C++.
+// Parts of the names of calls of Python and of native ones.
 constexpr std::array<std::string_view, 11> kCollectives = {
     "all_reduce", "allreduce",  "all_gather", "allgather",           "reduce_scatter", "broadcast",
     "barrier",    "all_to_all", "alltoall",   "distributed_c10d.py", "wait_for_others"};
+// Of PyTorch's back ends, NCCL and MPI: what the names of their native calls begin with. A file
+// without names for its calls is one call: "libnccl.so.2+?".
+constexpr std::array<std::string_view, 15> kNativeCollectives = {
+    "c10d::",        "gloo::",      "MPI_",         "PMPI_",        "ncclAll",
+    "ncclBroadcast", "ncclBcast",   "ncclRecv",     "ncclSend",     "ncclReduce",
+    "ncclGather",    "ncclScatter", "ncclGroupEnd", "ncclCommInit", "libnccl.so"};
+// Calls of one process, although their names have such parts: pthread_barrier_wait.
+constexpr std::array<std::string_view, 3> kOfOneProcess = {"pthread_", "std::", "at::"};
+
+bool IsCollective(std::string_view call) {
+  const auto begins = [call](std::string_view name) { return call.starts_with(name); };
+  const auto has = [call](std::string_view name) {
+    return call.find(name) != std::string_view::npos;
+  };
+  if (std::any_of(kOfOneProcess.begin(), kOfOneProcess.end(), begins)) return false;
+  return std::any_of(kNativeCollectives.begin(), kNativeCollectives.end(), begins) ||
+         std::any_of(kCollectives.begin(), kCollectives.end(), has);
+}
 
 std::string RanksText(const std::vector<uint32_t>& ranks) {
   std::string text = ranks.size() == 1 ? "worker" : "workers";
@@ -32,12 +50,21 @@ std::string RanksText(const std::vector<uint32_t>& ranks) {
   return text;
 }
 
+// A native call that says little beside the ones that it is made by, such as __nanosleep.
+bool IsOfLibrary(std::string_view call) {
+  constexpr std::array<std::string_view, 6> kNames = {"sleep",  "usleep",      "nanosleep",
+                                                      "__poll", "__nanosleep", "__libc_start_main"};
+  return call.ends_with("+?") || call.starts_with("pthread_") || call.starts_with("std::") ||
+         std::find(kNames.begin(), kNames.end(), call) != kNames.end();
+}
+
+// The innermost call, and those below it that are not of a library.
 std::string StackLine(const std::string& stack) {
   if (stack.empty()) return "unknown";
   std::string line;
   size_t shown = 0;
   for (const std::string_view call : Split(stack, '\n')) {
-    if (call.empty()) continue;
+    if (call.empty() || (shown > 0 && IsOfLibrary(call))) continue;
     if (shown == kShownCalls) return line + " < ...";
     line += (shown++ == 0 ? "" : " < ") + std::string(call);
   }
@@ -80,9 +107,8 @@ std::vector<uint32_t> OutliersOf(const std::vector<StackGroup>& groups, size_t w
 }  // namespace
 
 bool WaitsForOthers(const std::string& stack) {
-  return std::any_of(kCollectives.begin(), kCollectives.end(), [&stack](std::string_view name) {
-    return stack.find(name) != std::string::npos;
-  });
+  const std::vector<std::string_view> calls = Split(stack, '\n');
+  return std::any_of(calls.begin(), calls.end(), IsCollective);
 }
 
 StackGroups GroupStacks(const std::vector<WorkerStack>& workers) {

@@ -51,6 +51,48 @@ TEST(GroupStacks, NamesTheWorkersThatDiffer) {
   }
 }
 
+TEST(WaitsForOthers, KnowsCollectivesByTheNamesOfTheirCalls) {
+  for (const char* stack : {
+           "wait (threading.py:324)\nall_reduce (torch/distributed_c10d.py:7)\n",
+           "pthread_cond_wait\nstd::condition_variable::wait\nc10d::Reducer::finalize_backward\n",
+           "libc.so.6+?\ngloo::transport::tcp::UnboundBuffer::waitRecv\n",
+           "sched_yield\nlibnccl.so.2+?\nncclGroupEnd\n",
+           "poll\nlibnccl.so.2+?\nmain\n",
+           "ncclAllReduce\n",
+           "poll\nlibmpi.so.40+?\nMPI_Allreduce\nmain\n",
+           "PMPI_Barrier\n",
+           "poll\nmy_allreduce\nmain\n",
+       }) {
+    EXPECT_TRUE(WaitsForOthers(stack)) << stack;
+  }
+  for (const char* stack : {
+           "",
+           "read\nmain\n",
+           "libc.so.6+?\npthread_barrier_wait\nmain\n",
+           "pthread_cond_broadcast\n",
+           "std::barrier<>::wait\n",
+           "at::broadcast_tensors\n",
+           "load (MPI_files.py:3)\nmain (a/nccl.py:1)\n",
+       }) {
+    EXPECT_FALSE(WaitsForOthers(stack)) << stack;
+  }
+}
+
+TEST(GroupStacks, NamesTheWorkerWhoseNativeCallsDiffer) {
+  const std::string waits = "epoll_wait\ngloo::transport::tcp::Loop::run\nmain\n";
+  const std::string waits_too = "pthread_cond_wait\ngloo::allreduce\nmain\n";
+  const StackGroups groups = GroupStacks(Stacks({waits, "read\nload_samples\nmain\n", waits_too}));
+  EXPECT_THAT(groups.outliers, ElementsAre(1));
+  EXPECT_THAT(Describe(groups), HasSubstr("]: read < load_samples < main"));
+}
+
+TEST(Describe, LeavesOutNativeCallsOfLibrariesBelowTheFirst) {
+  const std::string text = Describe(
+      GroupStacks(Stacks({"clock_nanosleep\n__nanosleep\nsleep\nload_samples\nmain\nlibc.so.6+?\n"
+                          "__libc_start_main\n_start\n"})));
+  EXPECT_THAT(text, HasSubstr("]: clock_nanosleep < load_samples < main < ..."));
+}
+
 TEST(GroupStacks, TheLargestGroupIsTheFirst) {
   const StackGroups groups = GroupStacks(Stacks({"g", "f", "f"}));
   ASSERT_EQ(groups.groups.size(), 2u);
