@@ -17,7 +17,7 @@
 namespace longhaul::service {
 namespace {
 
-constexpr size_t kLongestValue = 256;  // of one value
+constexpr size_t kLongestAuditValue = 256;  // of one value
 constexpr int kFirstRefused = 400;
 
 }  // namespace
@@ -37,14 +37,14 @@ AuditEntry RefusedEntry(const std::string& from, const std::string& did, int sta
 std::string AuditLine(const AuditEntry& entry, uint64_t unlogged, Instant now) {
   nlohmann::ordered_json json = {{"at", ToString(now)}};
   if (!entry.who.name.empty()) {
-    json["who"] = Printable(entry.who.name, kLongestValue);
+    json["who"] = Printable(entry.who.name, kLongestAuditValue);
     json["role"] = NameOf(entry.who.role);
   }
-  json["from"] = Printable(entry.from, kLongestValue);
-  json["did"] = Printable(entry.did, kLongestValue);
-  if (!entry.object.empty()) json["object"] = Printable(entry.object, kLongestValue);
+  json["from"] = Printable(entry.from, kLongestAuditValue);
+  json["did"] = Printable(entry.did, kLongestAuditValue);
+  if (!entry.object.empty()) json["object"] = Printable(entry.object, kLongestAuditValue);
   json["status"] = entry.status;
-  if (!entry.error.empty()) json["error"] = Printable(entry.error, kLongestValue);
+  if (!entry.error.empty()) json["error"] = Printable(entry.error, kLongestAuditValue);
   if (unlogged > 0) json["unlogged"] = unlogged;
   return json.dump() + "\n";
 }

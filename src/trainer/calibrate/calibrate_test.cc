@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "trainer/calibrate/peak.h"
 #include "trainer/calibrate/probe.h"
 #include "trainer/calibrate/worker_pool.h"
 #include "trainer/model/model.h"
@@ -93,6 +94,15 @@ TEST(TensorPool, GivesATensorTheBlockThatOneOfItsSizeLeft) {
   const at::Tensor second = at::zeros({100'000});
   EXPECT_EQ(page_of(second), page);
   EXPECT_NE(page_of(other), page);
+}
+
+TEST(SlowCore, NamesTheLibraryThatMultiplies) {
+  const Status mkl = SlowCore(FlopsPerSecond(6e9), true);
+  EXPECT_EQ(mkl.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(mkl.message(), testing::HasSubstr("MKL is slow on this processor"));
+  EXPECT_THAT(mkl.message(), testing::Not(testing::HasSubstr("libopenblas0-pthread")));
+  EXPECT_THAT(SlowCore(FlopsPerSecond(6e9), false).message(),
+              testing::HasSubstr("Install libopenblas0-pthread"));
 }
 
 TEST(TensorPool, KeepsNothingOnceTrimmed) {

@@ -1,6 +1,7 @@
 #include "trainer/calibrate/peak.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,7 +31,7 @@ double ThreadCpuSeconds() {
 
 FlopsPerSecond MeasureCorePeak(Duration budget) {
   constexpr int64_t kSize = 512;
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   const at::Tensor a = at::full({kSize, kSize}, 0.5);
   const at::Tensor b = at::full({kSize, kSize}, 0.25);
   // The first product is not measured: it allocates the result and starts the library.
@@ -49,6 +51,16 @@ int UsableCores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+Status SlowCore(FlopsPerSecond rate, bool has_mkl) {
+  const std::string cause =
+      has_mkl ? "libtorch's MKL is slow on this processor. Check in /proc/cpuinfo that the virtual "
+                "machine passes avx2 or avx512f on, and that MKL_ENABLE_INSTRUCTIONS is not set; "
+              : "libblas.so.3 is not OpenBLAS. Install libopenblas0-pthread, or choose it by "
+                "update-alternatives --config libblas.so.3-x86_64-linux-gnu; ";
+  return FailedPrecondition("a core does only " + ToString(rate) + ": " + cause +
+                            "LONGHAUL_ALLOW_SLOW_BLAS=1 continues without");
 }
 
 // All processes run at the same time, because the cores of a busy machine may be slower than a
@@ -81,11 +93,7 @@ Result<FlopsPerSecond> MeasureMachine(int cores) {
   const FlopsPerSecond mean(sum / cores);
   const char* allowed = std::getenv("LONGHAUL_ALLOW_SLOW_BLAS");
   if (mean < kSlowestCore && (allowed == nullptr || std::string_view(allowed) != "1")) {
-    return FailedPrecondition(
-        "a core does only " + ToString(mean) +
-        ": libblas.so.3 is not OpenBLAS. Install libopenblas0-pthread, or choose it by "
-        "update-alternatives --config libblas.so.3-x86_64-linux-gnu; "
-        "LONGHAUL_ALLOW_SLOW_BLAS=1 continues without");
+    return SlowCore(mean, at::hasMKL());
   }
   return mean;
 }

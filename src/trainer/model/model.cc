@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <limits>
 
@@ -236,7 +237,7 @@ void Gpt::Backward(const at::Tensor& loss, double scale) { (loss * scale).backwa
 const Status& Gpt::failure() const { return tensors_->parallel.failure; }
 
 std::vector<float> Gpt::NextLogits(std::span<const int64_t> context) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   Tensors& t = *tensors_;
   const auto length = static_cast<int64_t>(context.size());
   CHECK(t.part.whole() && length >= 1 && length <= t.sequence);

@@ -5,10 +5,13 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
 #include <vector>
+
+#include "trainer/model/torch_version.h"
 
 namespace longhaul::trainer {
 namespace {
@@ -25,12 +28,15 @@ static_assert(sizeof(Head) <= kAlignment);
 
 class TensorPool final : public c10::Allocator {
  public:
-  c10::DataPtr allocate(size_t bytes) const override {
+  c10::DataPtr allocate(size_t bytes) LONGHAUL_ALLOCATE_CONST override {
     if (bytes == 0) return {nullptr, nullptr, &Delete, c10::Device(c10::DeviceType::CPU)};
     void* data = bytes < kPooledBytes ? Small(bytes) : Pooled(bytes);
     return {data, data, &Delete, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Delete; }
+  void copy_data(void* to, const void* from, size_t bytes) const LONGHAUL_COPY_DATA_OVERRIDE {
+    std::memcpy(to, from, bytes);
+  }
 
   void Trim() {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 #include "trainer/parallel/pipeline.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <optional>
 #include <span>
@@ -109,7 +110,7 @@ Result<double> Pipeline::Train(const MicroBatches& batches, double scale, Record
 }
 
 Result<double> Pipeline::Evaluate(const MicroBatches& batches) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   passages_.resize(batches.count);
   loss_ = 0;
   for (uint32_t i = 0; i < batches.count; ++i) {
