@@ -24,6 +24,7 @@
 #include "io/process/batch_scheduling.h"
 #include "trainer/calibrate/calibrate.h"
 #include "trainer/calibrate/peak.h"
+#include "trainer/model/blas_kernels.h"
 #include "trainer/model/model.h"
 #include "trainer/worker/fork_server.h"
 #include "trainer/worker/worker.h"
@@ -35,9 +36,14 @@ namespace {
 constexpr char kProcessName[] = "longhaul-traine";
 constexpr std::array kThreadVariables = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
 
-// BLAS reads its number of threads when it is loaded, before main: begin again with the right one.
-void RequireOneThread(char** argv) {
-  bool right = true;
+// BLAS reads its number of threads, and which kernels to use, when it is loaded, before main: begin
+// again with the right ones.
+void PrepareBlas(char** argv) {
+  constexpr char kKernels[] = "OPENBLAS_CORETYPE";
+  const std::string better =
+      std::getenv(kKernels) == nullptr ? BetterBlasKernels(BlasKernels(), VectorUnitsHere()) : "";
+  bool right = better.empty();
+  if (!right) setenv(kKernels, better.c_str(), 1);
   for (const char* name : kThreadVariables) {
     const char* value = std::getenv(name);
     right = right && value != nullptr && std::strcmp(value, "1") == 0;
@@ -85,7 +91,7 @@ int Main(int argc, char** argv) {
                  argc > 0 ? argv[0] : "longhaul-trainer");
     return 2;
   }
-  RequireOneThread(argv);
+  PrepareBlas(argv);
   (void)prctl(PR_SET_NAME, kProcessName);
   // What workers write lies in the folder of their run.
   if (mode == "--fork-server" || mode == "--worker") io::MakeFilesPrivate();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/config.h"
+#include "trainer/model/blas_kernels.h"
 #include "trainer/model/optimizer.h"
 #include "trainer/model/parameters.h"
 #include "trainer/model/schedule.h"
@@ -140,6 +141,18 @@ TEST(ModelFlops, AgreesWithTheSumByHand) {
   model.sequence = 4;
   // Matrices 12 * 4 + 2 * 257 = 562; 6 * 562 + 12 * 2 * 4 / 2 = 3420 a token.
   EXPECT_DOUBLE_EQ(ModelFlops(model, 10).count(), 34'200);
+}
+
+TEST(BlasKernels, OfAnUnknownProcessorAreReplacedByThoseOfItsVectorUnits) {
+  const VectorUnits none, avx2{.avx2 = true}, avx512{.avx2 = true, .avx512 = true};
+  EXPECT_EQ(BetterBlasKernels("Prescott", avx512), "SkylakeX");
+  EXPECT_EQ(BetterBlasKernels("Prescott", avx2), "Haswell");
+  EXPECT_EQ(BetterBlasKernels("NEHALEM", avx2), "Haswell");
+  EXPECT_EQ(BetterBlasKernels("Prescott", none), "");
+  // What OpenBLAS has recognised stays, and so does another BLAS.
+  for (const char* known : {"Haswell", "SkylakeX", "Zen", "Cooperlake", "SapphireRapids", ""}) {
+    EXPECT_EQ(BetterBlasKernels(known, avx512), "") << known;
+  }
 }
 
 TEST(Optimizer, DecaysMatricesOnlyAndClipsByTheGlobalNorm) {
