@@ -100,6 +100,19 @@ std::vector<std::string> AnswerStacks(Cluster& cluster, int64_t idle_ns) {
   return named;
 }
 
+TEST(ControllerHangs, TheStacksOfTheBuiltInTrainerComeBeforeItsRestart) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  while (Sent(cluster, true) == 0 && cluster.Job().attempt() == 1) {
+    cluster.TickAt(*cluster.controller.NextDeadline());
+  }
+  EXPECT_EQ(Sent(cluster, true), 2u);
+  ASSERT_EQ(cluster.Job().attempt(), 1u);
+  AnswerStacks(cluster, 0);
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
+  EXPECT_THAT(cluster.Job().faults(0).what(), testing::HasSubstr("worker 2"));
+}
+
 TEST(ControllerHangs, TheWorkerThatStandsStillIsNamedLongBeforeTheRestart) {
   Cluster cluster = RunningCommand();
   cluster.Steps(1, 5);

@@ -113,6 +113,23 @@ class ControllerPersist : public ::testing::Test {
     event.mutable_snapshot_committed()->set_step(step);
     Feed(event);
   }
+  // Checkpoints are missing. Returns what the job's messages say.
+  std::string Lose(const std::vector<uint64_t>& steps) {
+    proto::Event event = From("node-2");
+    event.mutable_checkpoints_lost()->set_job_id("gpt-1");
+    event.mutable_checkpoints_lost()->set_folder("runs/gpt/checkpoints");
+    for (const uint64_t step : steps) {
+      auto* lost = event.mutable_checkpoints_lost()->add_lost();
+      lost->set_step(step);
+      lost->set_attempt(Attempt());
+    }
+    const Actions actions = controller_.Step(event, now_);
+    EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
+    std::string want;
+    for (const proto::Notification& notification : actions.notifications)
+      want += notification.message().text();
+    return want;
+  }
   // All ranks end, with nothing to say.
   void EndWell() {
     for (const uint32_t node : {0u, 1u}) {
@@ -466,6 +483,23 @@ TEST_F(ControllerPersist, ALostNodeEndsAnOrder) {
 }
 
 // Restoring from a checkpoint that is gone would cost a fault.
+// Agents remove old checkpoints with a commit, and another agent may look for them before the
+// commit's report has come.
+TEST_F(ControllerPersist, WhatACommitUnderWayRemovesIsNotMissing) {
+  for (const uint64_t step : {10u, 20u, 30u}) {
+    SealAll(step);
+    Persist("node-1", step);
+    Persist("node-2", step);
+    ASSERT_EQ(granted_, step);
+    if (step < 30) Commit(step);
+  }
+  EXPECT_EQ(Lose({10}), "");
+  EXPECT_NE(Lose({20}).find("step 20; the newest checkpoint that is left is of step 10"),
+            std::string::npos);
+  Commit(30);
+  EXPECT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 30u);
+}
+
 TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
   const auto save = [this](uint64_t step) {
     SealAll(step);
@@ -477,28 +511,12 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
   save(20);
   ASSERT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 20u);
   PersistCommands();
-  const auto lose = [this](std::vector<uint64_t> steps) {
-    proto::Event event = From("node-2");
-    event.mutable_checkpoints_lost()->set_job_id("gpt-1");
-    event.mutable_checkpoints_lost()->set_folder("runs/gpt/checkpoints");
-    for (const uint64_t step : steps) {
-      auto* lost = event.mutable_checkpoints_lost()->add_lost();
-      lost->set_step(step);
-      lost->set_attempt(Attempt());
-    }
-    const Actions actions = controller_.Step(event, now_);
-    EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
-    std::string want;
-    for (const proto::Notification& notification : actions.notifications)
-      want += notification.message().text();
-    return want;
-  };
-  EXPECT_EQ(lose({20}),
+  EXPECT_EQ(Lose({20}),
             "checkpoints have been removed from runs/gpt/checkpoints while the job runs: step 20; "
             "the newest checkpoint that is left is of step 10");
   EXPECT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 10u);
-  EXPECT_EQ(lose({20, 99}), "") << "the same again";
-  EXPECT_NE(lose({10}).find("no checkpoint is left"), std::string::npos);
+  EXPECT_EQ(Lose({20, 99}), "") << "the same again";
+  EXPECT_NE(Lose({10}).find("no checkpoint is left"), std::string::npos);
   EXPECT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 0u);
   SealAll(30);
   EXPECT_EQ(PersistCommands(), "node-1:30.e1 node-2:30.e1 ");

@@ -103,11 +103,17 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
   const auto& lost = event.checkpoints_lost();
   JobRecord* job = context_.jobs.Find(lost.job_id());
   if (job == nullptr || !job->live()) return;
+  const auto& committed = job->snapshots.committed();
+  // The newest stays in any case (CommitSnapshot.committed_step).
+  const auto keep = static_cast<ptrdiff_t>(std::max<uint32_t>(job->spec().snapshot().keep(), 2));
+  const bool commits = std::ranges::any_of(
+      job->writer.pending(), [](const auto& commit) { return commit.second.granted; });
   std::string steps;
   for (const auto& checkpoint : lost.lost()) {
-    const auto found = job->snapshots.committed().find(checkpoint.step());
-    if (found == job->snapshots.committed().end()) continue;
-    if (found->second != checkpoint.attempt()) continue;
+    const auto found = committed.find(checkpoint.step());
+    if (found == committed.end() || found->second != checkpoint.attempt()) continue;
+    // Another agent has removed it with a commit whose report is still on its way.
+    if (commits && std::distance(found, committed.end()) >= keep) continue;
     job->snapshots.DropCommitted(checkpoint.step());
     job->writer.MarkFailed(checkpoint.step(), "its checkpoint has been removed");
     steps += (steps.empty() ? "" : ", ") + std::to_string(checkpoint.step());

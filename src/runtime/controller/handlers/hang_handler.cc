@@ -223,10 +223,6 @@ void HangHandler::TakeIdle(JobRecord& job) {
 }
 
 void HangHandler::NoteHang(JobRecord& job, Evidence evidence) {
-  if (job.spec().workload().built_in()) {
-    faults_.NoteFault(job, evidence);
-    return faults_.TryDecide(job);
-  }
   std::set<std::string> nodes;
   for (const Member& member : job.group.members()) {
     nodes.insert(member.node.value());
