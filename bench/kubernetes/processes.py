@@ -34,6 +34,24 @@ def process_cpu_seconds(pid):
     return time.clock_gettime(~pid << 3 | 2)
 
 
+def start_process(words, **streams):
+    """Starts a process. An interruption meanwhile ends it, instead of leaving it behind."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    process = None
+    try:
+        process = subprocess.Popen(words, **streams, preexec_fn=lambda: signal.pthread_sigmask(
+            signal.SIG_SETMASK, before))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # where a handler raises
+        return process
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+
+
 class RunningScheduler:
     """A scheduler from its start to its end, as a context manager."""
 
@@ -45,8 +63,8 @@ class RunningScheduler:
         with open(self.log, "w") as log:
             self.started_at = time.monotonic()
             try:
-                self.process = subprocess.Popen(self.scheduler.words, stdin=subprocess.DEVNULL,
-                                                stdout=log, stderr=log)
+                self.process = start_process(self.scheduler.words, stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=log)
             except OSError as error:
                 raise Failure(f"cannot start {self.scheduler.words[0]}: "
                               f"{error.strerror}") from error
@@ -103,8 +121,8 @@ class Load:
 
     def __enter__(self):
         # Without a buffer: one would hide from select that a second report has come with the first.
-        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        bufsize=0)
+        self.process = start_process(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     bufsize=0)
         return self
 
     def __exit__(self, *unused):

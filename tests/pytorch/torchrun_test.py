@@ -175,7 +175,8 @@ class Torchrun(unittest.TestCase):
 
     def test_the_error_file_is_the_same_and_its_exception_is_reported(self):
         (self.folder / "failing.py").write_text(FAILING)
-        flags = ["--nproc_per_node=2", "--max_restarts=0"]
+        flags = ["--nproc_per_node=2", "--max_restarts=0", "--rdzv_backend=c10d",
+                 "--rdzv_endpoint=localhost:0"]  # another test may use the default port
         done = self.torchrun(*flags, "--log_dir", "logs", "failing.py")
         self.assertEqual(done.returncode, 1, done.stderr)
         text = self.longhaul("--run-dir", "run", *flags, "failing.py", code=1)
