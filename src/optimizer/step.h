@@ -1,4 +1,4 @@
-// What all optimizers are told of a step.
+// The arguments of a step that all optimizers have in common.
 #pragma once
 
 #include <cstdint>
