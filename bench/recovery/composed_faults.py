@@ -310,6 +310,7 @@ def run_trainer(arguments, folder):
         local_cluster.wait_for("the first steps", lambda: step() >= 20)
         inject(injector, step, job, lambda: step() > steps * 0.95 or injector.total() >=
                arguments.trainer_faults, arguments.pause)
+        injector.bring_back()  # the last faults may have put nodes on probation
         wait_for_trainer(cluster, "faulty")
         differing = subprocess.run(
             [arguments.longhaul, "checkpoint", "diff", "runs/plain", "runs/faulty", "--json"],
