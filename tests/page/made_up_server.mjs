@@ -185,6 +185,8 @@ export class MadeUpServer {
   runs = undefined;  // else those of the view
   answer = "good";   // "hang", "fail", "closed"
   session = {name: "alice", role: "view"};
+  opened = Promise.resolve();  // when a one-time link is answered
+  viewAnswer = null;  // else a promise of when the next request of a view without curves is answered
   // The answer to each act: (path, body) => [status, body]; undefined: none, ever.
   takeAct = () => [403, {error: {code: "permission_denied", message: "it needs another role"}}];
   requests = [];     // {url, lastEventId}
@@ -222,6 +224,9 @@ export class MadeUpServer {
     if (this.answer === "closed") {
       return this.json(response, {error: {code: "unauthenticated", message: "it is over"}}, 401);
     }
+    if (request.method === "POST" && path === "/v1/page/session") {
+      return void this.opened.then(() => this.json(response, this.session));
+    }
     if (request.method === "POST") return void this.act(request, response, path);
     if (path === "/v1/page/session") return this.json(response, this.session);
     if (path === "/v1/view/runs") {
@@ -237,8 +242,11 @@ export class MadeUpServer {
         : this.json(response, found);
     }
     if (path.startsWith("/v1/view/run/")) {
-      const {series, ...rest} = this.view;
+      const {series, ...rest} = structuredClone(this.view);
       const whole = !request.url.includes("series=false");
+      if (!whole && this.viewAnswer !== null) {
+        return void this.viewAnswer.then(() => this.json(response, {...rest, now_ms: Date.now()}));
+      }
       return this.json(response, {...rest, now_ms: Date.now(), ...(whole ? {series} : {})});
     }
     response.writeHead(200, {"Content-Type": "text/event-stream"});

@@ -18,7 +18,7 @@ before(async () => {
 after(() => browser.close());
 
 // Runs `body` with a page of a server that `prepare` has set up, in both themes.
-async function withPage(prepare, body, fragment = "") {
+async function withPage(prepare, body, fragment = "", waitFor = "#connection") {
   const server = new MadeUpServer();
   await server.start();
   prepare(server);
@@ -32,7 +32,7 @@ async function withPage(prepare, body, fragment = "") {
   await setTheme(page, "light");
   try {
     await page.goto(server.origin + "/" + fragment);
-    await page.waitForSelector("#connection");
+    await page.waitForSelector(waitFor);
     await body(page, server);
     for (const theme of ["light", "dark"]) {
       await setTheme(page, theme);
@@ -320,6 +320,43 @@ test("the end of a run is shown although its controller has ended, too", async (
       .includes("ended"), {polling: 50});
     await waitForState(page, "live");
   });
+});
+
+test("a view from before the end does not undo the end", async () => {
+  await withPage(() => {}, async (page, server) => {
+    await waitForState(page, "live");
+    await server.waitForStream();
+    let answer;
+    server.viewAnswer = new Promise((done) => (answer = done));
+    server.send(2_000, "message", {});
+    while (!server.requests.at(-1).url.includes("series=false")) {
+      await new Promise((done) => setTimeout(done, 20));
+    }
+    server.send(2_001, "state", {at_ns: Date.now() * 1e6, state: {state: "succeeded", reason: ""}});
+    await page.waitForFunction(() => document.querySelector("#connection").textContent
+      .includes("ended"), {polling: 50});
+    answer();
+    server.viewAnswer = null;
+    server.answer = "fail";
+    await new Promise((done) => setTimeout(done, 500));
+    assert.match(await text(page, "#connection"), /ended/);
+    assert.match(await text(page, "#fact-state"), /succeeded/);
+  });
+});
+
+test("keys work as soon as views can be chosen", async () => {
+  let open;
+  await withPage((server) => (server.opened = new Promise((done) => (open = done))),
+    async (page) => {
+      await page.keyboard.press("g");
+      await page.keyboard.press("c");
+      assert.equal(await page.$("#page nav"), null);
+      open();
+      await page.waitForSelector("nav");
+      await page.keyboard.press("g");
+      await page.keyboard.press("c");
+      await page.waitForSelector('#map[data-state="live"]');
+    }, "#t=abc", "#page");
 });
 
 test("a snapshot lessens what a fault would lose", async () => {

@@ -9,21 +9,24 @@ import {loadSession} from "./session";
 import * as store from "./store";
 import {keepAddress, showAddressed} from "./views";
 
-async function start() {
+function showPage() {
   render(<Page />, document.getElementById("page")!);
   listenToKeys();
   announceChanges();
   setInterval(() => ++store.ticker.value, 1_000);
+}
+
+// The page is shown once it has a session: a view that the reader chose earlier would be refused,
+// and replaced by the one of the address.
+async function start() {
   const report = readFrozen();
-  if (report === null) {
-    const refusal = await openSession();
-    if (refusal !== null) {
-      store.closedReason.value = refusal;
-      return;
-    }
-  } else {
+  if (report !== null) {
     store.freeze(report);
+  } else {
+    store.closedReason.value = await openSession();
   }
+  showPage();
+  if (store.closedReason.value !== null) return;
   if (report === null) void loadSession();
   showAddressed();
   keepAddress();

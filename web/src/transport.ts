@@ -57,6 +57,7 @@ function merge(view: RunView, present: RunView | null): RunView {
   if (present === null || view.series !== undefined) return view;
   view.series = present.series;
   if (BigInt(view.as_of) >= asOf) return view;
+  if (isOver(present.run.state) && !isOver(view.run.state)) return present;
   const {step, highest_step, attempt, loss, tokens_per_second, eta_seconds} = present.run;
   const run = {...view.run, step, highest_step, attempt, loss, tokens_per_second, eta_seconds};
   return {...view, run, snapshots: present.snapshots, loss_now: present.loss_now};

@@ -186,7 +186,7 @@ std::string JobFaults::RepeatedNode() const {
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const proto::Fault& fault = record->fault;
     if (fault.first_step_at_ns() != 0) break;
-    failures += record->with == 0 ? 1 : 0;
+    failures += record->CausedRestart() ? 1 : 0;
     if (fault.injected()) return "";
     if (node.empty()) node = fault.node();
     if (!fault.node().empty() && fault.node() != node) return "";
@@ -198,7 +198,7 @@ size_t JobFaults::FailuresWithoutStep() const {
   size_t failures = 0;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     if (record->fault.first_step_at_ns() != 0) break;
-    failures += record->with == 0 ? 1 : 0;
+    failures += record->CausedRestart() ? 1 : 0;
   }
   return failures;
 }
@@ -228,6 +228,7 @@ const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const prot
                                             Instant now) {
   Record& record = Add(highest_step);
   Describe(record, evidence, spec, group);
+  record.continued = true;
   record.fault.set_action("continued it with SIGCONT");
   record.fault.set_from_step(step);
   record.fault.set_happened_at_ns(ToNanoseconds(evidence.happened));

@@ -88,7 +88,8 @@ class JobFaults {
   void SetBadBefore(const BadTime& bad) { records_[newest_].bad_before = bad; }
 
   // Returns the node of the newest fault if the job has failed at least twice without a step in
-  // between and no other node was named meanwhile; empty: none.
+  // between and no other node was named meanwhile; empty: none. A worker that was only continued is
+  // no failure: with it two workers of a node may fail at once, and a restart may help.
   std::string RepeatedNode() const;
   // The number of failures since the last step.
   size_t FailuresWithoutStep() const;
@@ -150,7 +151,10 @@ class JobFaults {
     proto::FaultClass kind = proto::FaultClass::kError;
     uint64_t highest_before = 0;  // the fault is over with the first step above it
     BadTime bad_before;
-    uint32_t with = 0;  // the number of the main fault of the restart; 0: it is the main one
+    uint32_t with = 0;       // the number of the main fault of the restart; 0: it is the main one
+    bool continued = false;  // its worker was continued: no restart was for it
+
+    bool CausedRestart() const { return with == 0 && !continued; }
   };
 
   Record& Add(uint64_t highest_step);

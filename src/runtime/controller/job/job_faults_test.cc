@@ -137,6 +137,21 @@ TEST(JobFaults, AnotherFaultThatIsReportedAfterTheDecisionIsDecidedWithIt) {
   EXPECT_EQ(job.faults.FailuresWithoutStep(), 1u);
 }
 
+// Two workers of a node fail at the same step: one is stopped and continued, the other hangs.
+TEST(JobFaults, AWorkerThatWasContinuedIsNoRepeatedFailureOfItsNode) {
+  Faults job;
+  const Evidence stopped{proto::FaultClass::kHang, "worker 3 was stopped", "a", 3, kStart, true};
+  const Evidence hangs{proto::FaultClass::kHang, "worker 2 hangs", "a", 2, kStart, true};
+  job.faults.AddContinued(stopped, job.spec, job.group, 50, 50, {}, kStart);
+  for (size_t failures = 1; failures <= 2; ++failures) {
+    job.Take(hangs, kStart + seconds(failures));
+    EXPECT_EQ(job.faults.FailuresWithoutStep(), failures);
+    EXPECT_EQ(job.faults.RepeatedNode(), failures == 2 ? "a" : "");
+    job.faults.Dismiss();
+    job.faults.DecideRestart({{}, 50, false, false, 2, 2, true}, kStart + seconds(failures));
+  }
+}
+
 TEST(JobFaults, ErrorsWithoutAStepBetweenThemEndTheJob) {
   Faults job;
   const JobFaults::RestartLimits limits{100, 3, false};

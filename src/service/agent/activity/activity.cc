@@ -40,10 +40,11 @@ Duration ActivityPeriod(const ActivityLimits& limits) {
 }
 
 Activity::Activity(ActivityLimits limits, Duration period, Instant now)
-    : limits_(limits), period_(period), at_(now) {}
+    : limits_(limits), period_(period), at_(now), base_at_(now) {}
 
-bool Activity::IsActive(const ActivitySample& sample, Duration elapsed) const {
+bool Activity::IsActive(const ActivitySample& sample, Instant now) const {
   const ActivitySample& before = *last_;
+  const Duration elapsed = now - at_;
   if (elapsed < Duration(0) || sample.debugged || sample.disk_wait) return true;
   if (sample.output_bytes != before.output_bytes || sample.processes != before.processes) {
     return true;
@@ -54,7 +55,7 @@ bool Activity::IsActive(const ActivitySample& sample, Duration elapsed) const {
     return true;
   }
   // Since the last sample, or little by little since it was last active.
-  return UsedMore(sample, before, elapsed) || UsedMore(sample, base_, idle_ + elapsed);
+  return UsedMore(sample, before, elapsed) || UsedMore(sample, base_, now - base_at_);
 }
 
 std::string Activity::Evidence(const ActivitySample& sample) const {
@@ -71,13 +72,16 @@ std::string Activity::Evidence(const ActivitySample& sample) const {
 std::optional<Activity::Report> Activity::Take(const ActivitySample& sample, Instant now) {
   const Duration elapsed = now - at_;
   const Duration counted = std::clamp(elapsed, Duration(0), 2 * period_);
-  const bool active = !last_.has_value() || IsActive(sample, elapsed);
+  const bool active = !last_.has_value() || IsActive(sample, now);
   // The time before the first sample in which it was seen stopped is not known.
   const bool was_stopped = last_.has_value() && last_->stopped;
   const bool stopped = sample.stopped && !sample.debugged;
   stopped_ = stopped && was_stopped ? stopped_ + counted : Duration(0);
   idle_ = active ? Duration(0) : idle_ + counted;
-  if (active) base_ = sample;
+  if (active) {
+    base_ = sample;
+    base_at_ = now;
+  }
   at_ = now;
   last_ = sample;
   last_->stopped = stopped;

@@ -25,7 +25,7 @@ struct ActivitySample {
   bool disk_wait = false;      // a thread is in state D
   int64_t cpu_ns = 0;          // with reaped children
   uint64_t io_bytes = 0;       // read and written, of files and pipes
-  uint64_t network_bytes = 0;  // of the network interfaces, so also of other programs
+  uint64_t network_bytes = 0;  // of TCP connections; where these are not seen, of the interfaces
   uint64_t switches = 0;       // voluntary context switches of all threads
   uint64_t output_bytes = 0;
 };
@@ -55,7 +55,7 @@ class Activity {
   Duration stopped() const { return stopped_; }
 
  private:
-  bool IsActive(const ActivitySample& sample, Duration elapsed) const;
+  bool IsActive(const ActivitySample& sample, Instant now) const;
   std::string Evidence(const ActivitySample& sample) const;
 
   ActivityLimits limits_;
@@ -63,6 +63,7 @@ class Activity {
   Instant at_;
   std::optional<ActivitySample> last_;
   ActivitySample base_;  // when the worker was last active
+  Instant base_at_;
   Duration idle_{};
   Duration stopped_{};
   bool reported_ = false;

@@ -86,6 +86,20 @@ TEST(Activity, TheNoiseOfThreadsThatWaitIsNoWork) {
   EXPECT_EQ(worker.last->idle, minutes(2));
 }
 
+// The probes of a suspected hang come in pairs that may lie minutes apart, with cheap steps
+// between.
+TEST(Activity, CheapWorkBeforeAPairOfProbesDoesNotCountInIt) {
+  Activity probes(kLimits, seconds(2), kStart);
+  ActivitySample sample{.processes = 1};
+  probes.Take(sample, kStart);
+  probes.Take(sample, kStart + seconds(2));
+  EXPECT_EQ(probes.idle(), seconds(2));
+  sample.cpu_ns += 200 * kMillisecond;  // of 30 s, which is less than the noise
+  probes.Take(sample, kStart + seconds(32));
+  probes.Take(sample, kStart + seconds(34));
+  EXPECT_GE(probes.idle(), seconds(2));
+}
+
 // With short limits a sample is taken so often that one tick of the kernel's clock is a tenth of
 // the time, and the work of one period is less than is counted.
 TEST(Activity, ALittleWorkInEachShortPeriodIsNoticed) {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "io/files/file.h"
+#include "service/agent/activity/tcp_connections.h"
 
 namespace longhaul::service {
 namespace {
@@ -103,6 +104,7 @@ uint64_t NetworkBytes(std::string_view text) {
 
 std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) {
   std::map<pid_t, ActivitySample> samples;
+  std::map<pid_t, std::set<uint64_t>> sockets;  // a process that was forked has those of its parent
   for (const pid_t session : sessions) samples[session];
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; at != end && !error;
@@ -113,9 +115,14 @@ std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) 
     const std::optional<StatFields> stat = ParseStat(ReadProc(process + "/stat"));
     if (!stat.has_value() || !sessions.contains(stat->session)) continue;
     AddProcess(process, static_cast<pid_t>(*pid), *stat, samples[stat->session]);
+    sockets[stat->session].merge(SocketsOf(static_cast<pid_t>(*pid)));
   }
+  const Result<TcpConnections> connections = ReadTcpConnections();
   for (auto& [session, sample] : samples) {
-    sample.network_bytes = NetworkBytes(ReadProc("/proc/" + std::to_string(session) + "/net/dev"));
+    sample.network_bytes =
+        connections.ok() && SharesNetwork(session)
+            ? BytesOf(sockets[session], *connections)
+            : NetworkBytes(ReadProc("/proc/" + std::to_string(session) + "/net/dev"));
   }
   return samples;
 }

@@ -2,12 +2,23 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
 
+#include "io/fd.h"
 #include "io/files/file.h"
 #include "service/agent/activity/stack_reader.h"
 #include "service/agent/activity/stack_text.h"
@@ -85,6 +96,54 @@ TEST(SampleSessions, CountsWhatThisProcessUses) {
   }
   EXPECT_GT(after.cpu_ns, before.cpu_ns);
   EXPECT_GT(after.io_bytes, before.io_bytes) << "it has read /proc";
+}
+
+// An address of this machine that is not one of the loopback network; nothing: it has none.
+std::optional<sockaddr_in> OwnAddress() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return std::nullopt;
+  std::optional<sockaddr_in> found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    const bool up = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!up || each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, each->ifa_addr, sizeof(address));
+    address.sin_port = 0;
+    found = address;
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+TEST(SampleSessions, CountsTheTrafficOfItsOwnConnectionsOnly) {
+  std::optional<sockaddr_in> address = OwnAddress();
+  if (!address.has_value()) GTEST_SKIP() << "this machine has only the loopback network";
+  auto* const any = reinterpret_cast<sockaddr*>(&*address);
+  socklen_t size = sizeof(*address);
+  const io::Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), any, size), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  ASSERT_EQ(getsockname(listener.get(), any, &size), 0);
+  const Child child;  // before the connection, which it would inherit
+  const io::Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(client.get(), any, size), 0);
+  const io::Fd server(accept(listener.get(), nullptr, nullptr));
+  const std::set<pid_t> sessions = {getsid(0), child.pid()};
+  std::map<pid_t, ActivitySample> before = SampleSessions(sessions);
+  std::string bytes(1'000'000, 'x');
+  std::thread reader([&server] {
+    std::string part(1 << 16, 0);
+    for (ssize_t got = 0, sum = 0; sum < 1'000'000; sum += got) {
+      got = recv(server.get(), part.data(), part.size(), 0);
+      if (got <= 0) return;
+    }
+  });
+  EXPECT_EQ(send(client.get(), bytes.data(), bytes.size(), MSG_WAITALL),
+            static_cast<ssize_t>(bytes.size()));
+  reader.join();
+  std::map<pid_t, ActivitySample> after = SampleSessions(sessions);
+  EXPECT_GE(after[getsid(0)].network_bytes - before[getsid(0)].network_bytes, 1'900'000u);
+  EXPECT_EQ(after[child.pid()].network_bytes, before[child.pid()].network_bytes);
 }
 
 TEST(SampleSessions, ASessionWithoutProcessesIsEmpty) {

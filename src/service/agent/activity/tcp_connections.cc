@@ -81,8 +81,8 @@ void TakeMessage(std::span<const char> body, TcpConnections& connections) {
   if (address.empty() || message.idiag_inode == 0) return;
   const std::optional<tcp_info> info = InfoOf(body.subspan(NLMSG_ALIGN(sizeof(message))));
   if (!info.has_value()) return;
-  connections[message.idiag_inode] = {address, info->tcpi_bytes_acked, info->tcpi_busy_time,
-                                      info->tcpi_rwnd_limited};
+  connections[message.idiag_inode] = {address, info->tcpi_bytes_acked, info->tcpi_bytes_received,
+                                      info->tcpi_busy_time, info->tcpi_rwnd_limited};
 }
 
 Status ReadFamily(const io::Fd& socket, uint8_t family, TcpConnections& connections) {
@@ -158,6 +158,25 @@ std::set<uint64_t> SocketsOf(pid_t process) {
     if (number.ok()) sockets.insert(*number);
   }
   return sockets;
+}
+
+bool SharesNetwork(pid_t process) {
+  const auto namespace_of = [](const std::string& folder) {
+    std::error_code unreadable;
+    return std::filesystem::read_symlink("/proc/" + folder + "/ns/net", unreadable).string();
+  };
+  const std::string own = namespace_of("self");
+  return !own.empty() && namespace_of(std::to_string(process)) == own;
+}
+
+uint64_t BytesOf(const std::set<uint64_t>& sockets, const TcpConnections& connections) {
+  uint64_t bytes = 0;
+  for (const uint64_t number : sockets) {
+    const auto found = connections.find(number);
+    if (found == connections.end()) continue;
+    bytes += found->second.bytes_acknowledged + found->second.bytes_received;
+  }
+  return bytes;
 }
 
 std::vector<proto::WorkersSampled::Connection> SentBetween(const std::set<uint64_t>& sockets,

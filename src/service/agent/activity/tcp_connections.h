@@ -1,5 +1,5 @@
-// Reads from the kernel what the TCP connections of processes have sent (sock_diag(7), without
-// rights). Only of this network namespace, and only established connections.
+// Reads from the kernel what the TCP connections of processes have transferred (sock_diag(7),
+// without rights). Only of this network namespace, and only established connections.
 #pragma once
 
 #include <sys/types.h>
@@ -20,6 +20,7 @@ namespace longhaul::service {
 struct TcpCounts {
   std::string address;  // of the other end
   uint64_t bytes_acknowledged = 0;
+  uint64_t bytes_received = 0;
   uint64_t busy_us = 0;              // with something to send
   uint64_t receiver_limited_us = 0;  // of it, the receiver had no room
 };
@@ -36,6 +37,12 @@ Result<TcpConnections> ReadTcpConnections();
 
 // The numbers of the sockets that the process has open, by the links in /proc/PID/fd.
 std::set<uint64_t> SocketsOf(pid_t process);
+
+// Whether the process has the network namespace of this one, and may be looked at.
+bool SharesNetwork(pid_t process);
+
+// What the sockets have sent and received since their connections began.
+uint64_t BytesOf(const std::set<uint64_t>& sockets, const TcpConnections& connections);
 
 // What the sockets have sent between two readings, by address. Connections that were opened in
 // between count from their beginning; those that were closed do not count.

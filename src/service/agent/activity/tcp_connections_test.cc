@@ -34,6 +34,7 @@ std::string Message(uint32_t inode, uint64_t bytes, uint64_t busy_us, size_t inf
   std::memcpy(message.id.idiag_dst, address, sizeof(address));
   tcp_info info{};
   info.tcpi_bytes_acked = bytes;
+  info.tcpi_bytes_received = bytes * 2;
   info.tcpi_busy_time = busy_us;
   info.tcpi_rwnd_limited = busy_us / 4;
   rtattr attribute{};
@@ -68,6 +69,7 @@ TEST(TakeSocketMessages, ReadsTheCountsOfEachConnection) {
   ASSERT_EQ(connections.size(), 2u);
   EXPECT_EQ(connections[7].address, "10.0.0.2");
   EXPECT_EQ(connections[7].bytes_acknowledged, 1'000u);
+  EXPECT_EQ(connections[7].bytes_received, 2'000u);
   EXPECT_EQ(connections[7].busy_us, 80u);
   EXPECT_EQ(connections[7].receiver_limited_us, 20u);
 }
@@ -95,7 +97,18 @@ TEST(TakeSocketMessages, AnyBytesEndWithoutACrash) {
 }
 
 TcpCounts Counts(const std::string& address, uint64_t bytes, uint64_t busy, uint64_t limited) {
-  return {address, bytes, busy, limited};
+  return {address, bytes, 2 * bytes, busy, limited};
+}
+
+TEST(BytesOf, SumsBothDirectionsOfOpenConnections) {
+  const TcpConnections connections = {{1, Counts("a", 100, 10, 1)}, {2, Counts("b", 7, 0, 0)}};
+  EXPECT_EQ(BytesOf({1, 2, 3}, connections), 321u);
+  EXPECT_EQ(BytesOf({}, connections), 0u);
+}
+
+TEST(SharesNetwork, IsTrueOfThisProcessAndFalseOfNone) {
+  EXPECT_TRUE(SharesNetwork(getpid()));
+  EXPECT_FALSE(SharesNetwork(999'999'999));
 }
 
 TEST(SentBetween, SumsTheConnectionsOfAnAddress) {

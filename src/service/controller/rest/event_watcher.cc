@@ -28,7 +28,11 @@ EventWatcher::EventWatcher(NotificationFeed& feed, const EventStream& stream,
 EventWatcher::~EventWatcher() { --*open_; }
 
 HttpStream::Part EventWatcher::Next() {
-  if (stream_.view && feed_.Backlog(through_, stream_.job) > kLongestViewBacklog) return Reset();
+  const bool closed = feed_.closed();
+  // A view could no longer be requested from a controller that ends.
+  if (stream_.view && !closed && feed_.Backlog(through_, stream_.job) > kLongestViewBacklog) {
+    return Reset();
+  }
   Part part;
   const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
   // The log cannot be read. The client reconnects with the id of the last event that it has seen.
@@ -44,14 +48,15 @@ HttpStream::Part EventWatcher::Next() {
   if (over) part.bytes += "event: end\ndata: {}\n\n";
   if (part.bytes.empty()) ReportAlive(part);
   if (!part.bytes.empty()) written_ = now_();
-  part.last = over || feed_.closed();
+  // Before the controller ends, a reader gets all that was published.
+  part.last = over || (batch->notifications.empty() && closed);
   return part;
 }
 
 HttpStream::Part EventWatcher::Reset() {
   through_ = feed_.newest();
   written_ = now_();
-  return {"id: " + std::to_string(through_) + "\nevent: reset\ndata: {}\n\n", feed_.closed()};
+  return {"id: " + std::to_string(through_) + "\nevent: reset\ndata: {}\n\n", false};
 }
 
 void EventWatcher::ReportAlive(Part& part) {

@@ -86,6 +86,21 @@ TEST_F(EventWatcherTest, ReportsThatItIsAliveAsAnEventToAPageAndAsACommentToAPro
   EXPECT_EQ(program->Next().bytes, ": still here\n\n");
 }
 
+TEST_F(EventWatcherTest, SendsAllThatWasPublishedBeforeTheControllerEnds) {
+  for (const bool view : {true, false}) {
+    const auto watcher = Watch(view);
+    Publish("a", EventWatcher::kLongestViewBacklog + 1);
+    feed_->Close();
+    size_t events = 0;
+    HttpStream::Part part;
+    do {
+      part = watcher->Next();
+      events += EventsIn(part.bytes);
+    } while (!part.last);
+    EXPECT_EQ(events, EventWatcher::kLongestViewBacklog + 1);
+  }
+}
+
 TEST_F(EventWatcherTest, IsCountedUntilItsEnd) {
   auto page = Watch(true);
   EXPECT_EQ(*open_, 1u);

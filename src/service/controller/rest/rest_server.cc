@@ -13,6 +13,9 @@ namespace {
 
 constexpr Duration kFeedWait =
     std::chrono::milliseconds(500);  // how often silent streams are looked at
+constexpr Duration kStreamsEndTime =
+    std::chrono::seconds(2);  // for readers of streams to take the last events
+constexpr Duration kStreamsEndPoll = std::chrono::milliseconds(5);
 constexpr std::string_view kJson = "application/json";
 
 // nosniff: a browser must not run an answer as a script.
@@ -143,7 +146,18 @@ Status RestServer::Listen() {
 void RestServer::Stop() {
   stopping_ = true;
   if (feed_thread_.joinable()) feed_thread_.join();
-  if (server_ != nullptr) server_->Stop();
+  if (server_ == nullptr) return;
+  if (feed_.closed()) EndStreams();
+  server_->Stop();
+}
+
+// Sends the last events, which may be that a job has ended.
+void RestServer::EndStreams() {
+  const Instant deadline = io::MonotonicNow() + kStreamsEndTime;
+  server_->WakeStreams();
+  while (event_streams() > 0 && io::MonotonicNow() < deadline) {
+    std::this_thread::sleep_for(kStreamsEndPoll);
+  }
 }
 
 void RestServer::WatchFeed() {

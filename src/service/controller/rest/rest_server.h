@@ -61,7 +61,8 @@ class RestServer : private HttpHandler {
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
 
-  // Ends all requests and event streams.
+  // Ends all requests and event streams. If the feed is closed, the streams get its last events
+  // first, as far as their readers take them within two seconds.
   void Stop();
 
   uint16_t port() const { return server_->port(); }
@@ -90,6 +91,7 @@ class RestServer : private HttpHandler {
   void Audit(const HttpRequest& request, const Identity& who, const ApiResponse& answer);
   HttpAnswer Stream(const EventStream& stream);
   void WatchFeed();
+  void EndStreams();
 
   const RestServerOptions options_;
   std::unique_ptr<TlsServerContext> tls_;  // none: plain HTTP

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "base/temporary_folder.h"
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/fd.h"
@@ -239,6 +240,16 @@ class OpenStream {
   }
   int status() const { return status_; }
 
+  // All that the server still sends until it closes the connection.
+  std::string Rest() {
+    std::string text;
+    char part[4096];
+    for (ssize_t size; (size = ::recv(socket_.get(), part, sizeof part, 0)) > 0;) {
+      text.append(part, size);
+    }
+    return text;
+  }
+
  private:
   io::Fd socket_;
   int status_ = 0;
@@ -284,19 +295,47 @@ std::vector<int> Listeners(uint16_t port) {
   return found;
 }
 
-TEST_F(RestTest, StopsAlsoWhenListeningHasEndedByItself) {
-  const auto log = *EventLog::Open(directory_ + "/other.db");
-  NotificationFeed feed(*log);
-  const auto loop = *CoreLoop::Create(CoreLoopOptions(), *log, feed);
-  const auto tokens = *TokenStore::Open(directory_ + "/other-tokens.json", "secret");
-  AuditLog audit(directory_ + "/other-audit.log", AuditLog::Limits());
-  const auto server = *RestServer::Start(RestServerOptions(), *loop, feed, *tokens, audit, nullptr);
-  const std::vector<int> listeners = Listeners(server->port());
+// A server without a service, so that a test can stop it and publish at any moment.
+class RestServerTest : public testing::Test {
+ protected:
+  const TemporaryFolder folder_{testing::TempDir()};
+  const std::unique_ptr<EventLog> log_ = *EventLog::Open(folder_.path() + "/events.db");
+  NotificationFeed feed_{*log_};
+  const std::unique_ptr<CoreLoop> loop_ = *CoreLoop::Create(CoreLoopOptions(), *log_, feed_);
+  const std::unique_ptr<TokenStore> tokens_ =
+      *TokenStore::Open(folder_.path() + "/tokens.json", "secret");
+  AuditLog audit_{folder_.path() + "/audit.log", AuditLog::Limits()};
+  const std::unique_ptr<RestServer> server_ =
+      *RestServer::Start(RestServerOptions(), *loop_, feed_, *tokens_, audit_, nullptr);
+};
+
+TEST_F(RestServerTest, StopsAlsoWhenListeningHasEndedByItself) {
+  const std::vector<int> listeners = Listeners(server_->port());
   ASSERT_EQ(listeners.size(), 1u);
   ASSERT_EQ(::shutdown(listeners[0], SHUT_RDWR), 0);
-  while (!server->ended()) std::this_thread::yield();
-  server->Stop();
-  server->Stop();  // and twice is as good as once
+  while (!server_->ended()) std::this_thread::yield();
+  server_->Stop();
+  server_->Stop();  // and twice is as good as once
+}
+
+// `longhaul run` ends soon after its job. A page that follows it must not miss how the job ended.
+TEST_F(RestServerTest, SendsAllThatWasPublishedToItsStreamsBeforeItStops) {
+  constexpr size_t kEvents = 3'000;
+  std::vector<std::unique_ptr<OpenStream>> streams;
+  for (uint64_t i = 0; i < RestServer::kMostEventStreams; ++i) {
+    streams.push_back(std::make_unique<OpenStream>(server_->port(), "secret"));
+    ASSERT_EQ(streams.back()->status(), 200) << i;
+  }
+  std::vector<LoggedNotification> published(kEvents);
+  for (size_t i = 0; i < kEvents; ++i) {
+    published[i].id = i + 1;
+    published[i].notification.mutable_step()->set_step(i);
+  }
+  feed_.Publish(published);
+  feed_.Close();
+  server_->Stop();
+  const std::string last = "id: " + std::to_string(kEvents) + "\n";
+  for (const auto& stream : streams) EXPECT_NE(stream->Rest().find(last), std::string::npos);
 }
 
 TEST_F(RestTest, ABodyThatIsNoTextOrNoEndIsRefused) {
