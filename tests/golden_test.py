@@ -27,7 +27,7 @@ COMMANDS = ["", "run", "explain", "plan", "submit", "status", "jobs", "jobs expe
             "controller", "controller init", "agent", "kube", "kube schedule", "kube operate",
             "kube node-health", "kube install", "kube uninstall", "kube import", "slurm",
             "slurm submit", "slurm status", "slurm resize", "slurm cancel", "profile", "simulate",
-            "calibrate", "checkpoint", "checkpoint ls", "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
+            "calibrate", "pipeline", "pipeline make", "pipeline check", "checkpoint", "checkpoint ls", "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]
 
 # Wrong use, in a folder that holds only the files of FILES. None of it starts a process.
@@ -79,6 +79,11 @@ WRONG = [
     "profile",
     "profile missing",
     "profile trace.json",
+    "pipeline make 1f1b --chunks 2",
+    "pipeline make interleaved --ranks 4 --micro-batches 6 --chunks 2",
+    "pipeline make search --activations 1 --chunks 2",
+    "pipeline make search --forward 1,2",
+    "pipeline check missing.txt",
     "simulate --nodes 1",
     "simulate --replay missing.csv",
     "simulate --replay failures.csv",

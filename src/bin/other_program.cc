@@ -12,8 +12,8 @@
 namespace longhaul::bin {
 namespace {
 
-constexpr const OtherProgram* kAll[] = {&kPlan,     &kKube,      &kProfile,
-                                        &kSimulate, &kCalibrate, &kCheckpoint};
+constexpr const OtherProgram* kAll[] = {&kPlan,      &kKube,     &kProfile,   &kSimulate,
+                                        &kCalibrate, &kPipeline, &kCheckpoint};
 
 int Become(const OtherProgram& other, const std::vector<std::string>& words) {
   const Result<std::string> folder = io::ProgramDirectory();

@@ -39,6 +39,9 @@ inline constexpr OtherProgram kCalibrate = {
     "matmul, attention, other operators, optimizer, all-reduce, memory and storage, on all cores\n"
     "at once. `run` and `plan` use the file from then on.",
     kGroupTools, kToolsProgram};
+inline constexpr OtherProgram kPipeline = {
+    "pipeline", "Make schedules of a pipeline, and prove that one is correct", kGroupTools,
+    kToolsProgram};
 inline constexpr OtherProgram kCheckpoint = {
     "checkpoint", "List, show, verify, compare, convert and remove checkpoints", kGroupTools,
     kToolsProgram};

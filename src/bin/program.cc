@@ -58,7 +58,8 @@ int RunProgram(int argc, char** argv) {
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);
-  for (const OtherProgram* other : {&kKube, &kProfile, &kSimulate, &kCalibrate, &kCheckpoint}) {
+  for (const OtherProgram* other :
+       {&kKube, &kProfile, &kSimulate, &kCalibrate, &kPipeline, &kCheckpoint}) {
     AddOtherProgram(app, action, *other, words);
   }
 

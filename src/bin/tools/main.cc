@@ -6,6 +6,7 @@
 #include "bin/command_line.h"
 #include "bin/tools/calibrate_command.h"
 #include "bin/tools/checkpoint/checkpoint_command.h"
+#include "bin/tools/pipeline_command.h"
 #include "bin/tools/plan/plan_command.h"
 #include "bin/tools/profile_command.h"
 #include "bin/tools/simulate_command.h"
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
   AddProfileCommand(app, action);
   AddSimulateCommand(app, action);
   AddCalibrateCommand(app, action);
+  AddPipelineCommand(app, action);
   AddCheckpointCommand(app, action);
   return ParseAndRun(app, action, argc, argv);
 }
