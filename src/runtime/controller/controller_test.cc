@@ -325,6 +325,34 @@ TEST(Controller, AStepIsCountedOnceHoweverOftenItIsReported) {
       << "the open step only";
 }
 
+// Its state may be in memory already, and then the next attempt begins after it.
+TEST(Controller, TheLossOfAStepThatIsReportedAfterAFaultIsNotLost) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 4);
+  cluster.Disconnect("node-2");
+  cluster.Exit("node-1", 0, 1, 0);  // its peers are gone; whether node-2 comes back is not known yet
+  ASSERT_EQ(cluster.Job().state(), proto::RECOVERING);
+  const auto losses = [&](const std::string& node, uint64_t step) {
+    proto::Event event;
+    auto* report = event.mutable_step_reported();
+    report->set_job_id("gpt-1");
+    report->set_attempt(1);
+    report->set_first_step(step);
+    report->set_last_step(step);
+    report->set_has_loss(true);
+    report->set_loss(2.5);
+    std::vector<uint64_t> steps;
+    for (const auto& notification : cluster.Feed(event, true, node).notifications) {
+      if (notification.has_step()) steps.push_back(notification.step().step());
+    }
+    return steps;
+  };
+  EXPECT_EQ(losses("node-1", 5), std::vector<uint64_t>{5});
+  EXPECT_EQ(losses("node-1", 4), std::vector<uint64_t>{}) << "it was reported before";
+  EXPECT_EQ(losses("node-1", 1'000'000'000), std::vector<uint64_t>{}) << "beyond its lease";
+  EXPECT_EQ(cluster.Job().step(), 4u) << "its state may be lost";
+}
+
 TEST(Controller, IgnoresEventsOfAnOlderLifeOfAnAgent) {
   Cluster cluster = Running();
   cluster.Join("node-2", 2);

@@ -40,7 +40,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, report.job_id(), report.attempt(), &place);
   if (job == nullptr) return;
-  if (job->faults.undecided()) return numbers_.TakeLate(*job, report, place);
+  if (job->faults.undecided()) return TakeLate(*job, report, place);
   const uint64_t next = job->group.member(place).reported_step + 1;
   const Instant at = InstantFromNanoseconds(event.at_ns());
   uint64_t first = report.first_step();
@@ -67,6 +67,18 @@ void StepReports::OnStepReported(const proto::Event& event) {
     TakeProgress(*job, report, at);
   }
   numbers_.TakeReport(*job, report, first, place, at);
+}
+
+// A step that was done before the fault, and whose report comes after it. The next attempt may begin
+// with its state, and then nobody computes its loss again. Its time is booked with the fault's.
+void StepReports::TakeLate(JobRecord& job, const proto::StepReported& report, size_t place) {
+  numbers_.TakeLate(job, report, place);
+  const bool is_new = report.first_step() > job.group.member(place).reported_step &&
+                      report.last_step() >= report.first_step() &&
+                      report.last_step() < job.group.lease().end_step();
+  if (place != 0 || !is_new || job.reads_output()) return;
+  job.progress.TakeLosses(report);
+  AddStepNotification(job, report);
 }
 
 // The first line of an attempt's output that shows a step. A script restores its own checkpoint, so
@@ -116,21 +128,21 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   job.starts.NoteFirstStep(context_.now);
   faults_.ResolveFaults(job, at);
   job.progress.TakeLosses(report);
-  NotificationStep(job, report);
+  AddStepNotification(job, report);
   context_.deadlines.Clear(DeadlineKind::kStart, job.id());
   hangs_.WatchProgress(job);
   suspicions_.Watch(job);
   InjectDueFaults(job);
 }
 
-void StepReports::NotificationStep(JobRecord& job, const proto::StepReported& report) {
+void StepReports::AddStepNotification(JobRecord& job, const proto::StepReported& report) {
   proto::Notification& added = context_.AddNotification(job.id());
   if (job.ledger_notes.IsDue(job.ledger.start(), context_.now)) {
     context_.AddLedger(job, added);
     if (job.rank_work.has_news()) *added.mutable_rank_work() = job.rank_work.TakeEntry();
   }
   auto* notification = added.mutable_step();
-  notification->set_step(job.progress.step());
+  notification->set_step(report.last_step());
   notification->set_attempt(job.life.attempt());
   notification->set_has_loss(report.has_loss());
   notification->set_loss(report.loss());

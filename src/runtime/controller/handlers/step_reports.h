@@ -33,7 +33,8 @@ class StepReports {
   void TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at);
   void TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at);
   void ReportStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
-  void NotificationStep(JobRecord& job, const proto::StepReported& report);
+  void TakeLate(JobRecord& job, const proto::StepReported& report, size_t place);
+  void AddStepNotification(JobRecord& job, const proto::StepReported& report);
   void InjectDueFaults(JobRecord& job);
   void Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place);
 
