@@ -270,6 +270,123 @@ int longhaul_checkpoint_read(longhaul_checkpoint* checkpoint, const longhaul_ten
                              const longhaul_part* parts, size_t count, uint64_t* bytes_read,
                              longhaul_error* error);
 
+/* ---- Optimizers, for any process ----
+ *
+ * Each function does one step of an optimizer on the caller's memory: flat arrays of f32, row by
+ * row for a matrix. The formulas are in docs/optimizers.md. The functions keep nothing, start no
+ * threads and may be called by several threads at once on different arrays. They return
+ * LONGHAUL_INVALID_ARGUMENT, and write nothing, if a pointer is null, an array is empty, unaligned
+ * or overlaps another one, or an option is out of range. The state of an optimizer is 0 before the
+ * first step, except where a function sets it.
+ *
+ * The first member of each struct of options is the struct's size, sizeof(longhaul_adamw_options)
+ * for example. A later version of the library may append members; it accepts the older sizes. */
+typedef struct {
+  size_t size;
+  uint64_t number; /* of the step, from 1 */
+  double rate;     /* the learning rate, at least 0 */
+  double decay;    /* decoupled weight decay, at least 0: w *= 1 - rate * decay */
+  double scale;    /* factor of the gradients, for clipping; -1 maximises */
+} longhaul_update;
+
+typedef struct {
+  size_t size;
+  double beta1, beta2; /* 0 to below 1, as all betas */
+  double epsilon;      /* at least 0 */
+} longhaul_adamw_options;
+int longhaul_adamw(const longhaul_adamw_options* options, const longhaul_update* update,
+                   size_t count, float* weights, const float* gradients, float* first,
+                   float* second, longhaul_error* error);
+
+typedef struct {
+  size_t size;
+  double beta1, beta2;
+  double delta; /* above 0 */
+} longhaul_agd_options;
+int longhaul_agd(const longhaul_agd_options* options, const longhaul_update* update, size_t count,
+                 float* weights, const float* gradients, float* first, float* second,
+                 longhaul_error* error);
+
+typedef struct {
+  size_t size;
+  double beta1, beta2;
+} longhaul_lion_options;
+int longhaul_lion(const longhaul_lion_options* options, const longhaul_update* update, size_t count,
+                  float* weights, const float* gradients, float* momentum, longhaul_error* error);
+
+typedef struct {
+  size_t size;
+  double epsilon;   /* above 0 */
+  double least;     /* of the root mean square of the weights, at least 0 */
+  double threshold; /* of the root mean square of the update, above 0 */
+} longhaul_adafactor_options;
+/* `state` has rows + columns floats, or `columns` if there is one row. */
+int longhaul_adafactor(const longhaul_adafactor_options* options, const longhaul_update* update,
+                       size_t rows, size_t columns, float* weights, const float* gradients,
+                       float* state, longhaul_error* error);
+
+/* out [m, n] = a [m, k] times b [k, n], or times the transpose of b [n, k]. Returns 0, or not 0 if
+ * it failed. */
+typedef int (*longhaul_matrix_product)(void* argument, size_t m, size_t n, size_t k, const float* a,
+                                       const float* b, int transpose_b, float* out);
+typedef struct {
+  size_t size;
+  double momentum;    /* 0 to below 1 */
+  int32_t like_adamw; /* not 0: scaled for AdamW's rate and decay */
+  int32_t reserved;   /* 0 */
+} longhaul_muon_options;
+/* Calls product(argument, ...) from the calling thread. Returns LONGHAUL_FAILED_PRECONDITION if a
+ * product fails; weights and momentum are then as before. */
+int longhaul_muon(const longhaul_muon_options* options, const longhaul_update* update, size_t rows,
+                  size_t columns, float* weights, const float* gradients, float* momentum,
+                  longhaul_matrix_product product, void* argument, longhaul_error* error);
+
+typedef struct {
+  size_t size;
+  double beta1, beta2;
+  double epsilon;     /* above 0 */
+  double l1, l2, l21; /* penalties, at least 0; update->decay must be 0 */
+} longhaul_group_adam_options;
+/* Every row is a group. *dropped (may be null) is the number of rows that are 0. */
+int longhaul_group_adam(const longhaul_group_adam_options* options, const longhaul_update* update,
+                        size_t rows, size_t columns, float* weights, const float* gradients,
+                        float* first, float* second, float* offset, size_t* dropped,
+                        longhaul_error* error);
+
+typedef struct {
+  size_t size;
+  double power;       /* above 0, at most 1 */
+  double initial;     /* above 0 */
+  double l1, l2, l21; /* penalties, at least 0; update->decay must be 0 */
+} longhaul_group_adagrad_options;
+/* Sets the state for these weights, before the first step. */
+int longhaul_group_adagrad_begin(const longhaul_group_adagrad_options* options,
+                                 const longhaul_update* update, size_t count, const float* weights,
+                                 float* sum, float* offset, longhaul_error* error);
+/* Requires the rate of longhaul_group_adagrad_begin, above 0, at all steps. */
+int longhaul_group_adagrad(const longhaul_group_adagrad_options* options,
+                           const longhaul_update* update, size_t rows, size_t columns,
+                           float* weights, const float* gradients, float* sum, float* offset,
+                           size_t* dropped, longhaul_error* error);
+
+/* SAM and WSAM around any optimizer. */
+typedef struct {
+  size_t size;
+  double radius; /* at least 0 */
+  double gamma;  /* 0 to below 1; 0.5: SAM */
+} longhaul_sharpness_options;
+/* moved = weights + radius * gradients / (norm + 1e-12); `norm` is that of all gradients. */
+int longhaul_sharpness_perturb(const longhaul_sharpness_options* options, double norm, size_t count,
+                               const float* weights, const float* gradients, float* moved,
+                               longhaul_error* error);
+/* Replaces the gradients by the mix of both, for the optimizer. */
+int longhaul_sharpness_mix(const longhaul_sharpness_options* options, size_t count,
+                           float* gradients, const float* moved_gradients, longhaul_error* error);
+/* The decoupled form, after the optimizer's step with the gradients. */
+int longhaul_sharpness_correct(const longhaul_sharpness_options* options, double rate, size_t count,
+                               float* weights, const float* gradients, const float* moved_gradients,
+                               longhaul_error* error);
+
 #ifdef __cplusplus
 }
 #endif
