@@ -330,7 +330,8 @@ TEST(Controller, TheLossOfAStepThatIsReportedAfterAFaultIsNotLost) {
   Cluster cluster = Running();
   cluster.Steps(1, 4);
   cluster.Disconnect("node-2");
-  cluster.Exit("node-1", 0, 1, 0);  // its peers are gone; whether node-2 comes back is not known yet
+  cluster.Exit("node-1", 0, 1,
+               0);  // its peers are gone; whether node-2 comes back is not known yet
   ASSERT_EQ(cluster.Job().state(), proto::RECOVERING);
   const auto losses = [&](const std::string& node, uint64_t step) {
     proto::Event event;

@@ -69,8 +69,9 @@ void StepReports::OnStepReported(const proto::Event& event) {
   numbers_.TakeReport(*job, report, first, place, at);
 }
 
-// A step that was done before the fault, and whose report comes after it. The next attempt may begin
-// with its state, and then nobody computes its loss again. Its time is booked with the fault's.
+// A step that was done before the fault, and whose report comes after it. The next attempt may
+// begin with its state, and then nobody computes its loss again. Its time is booked with the
+// fault's.
 void StepReports::TakeLate(JobRecord& job, const proto::StepReported& report, size_t place) {
   numbers_.TakeLate(job, report, place);
   const bool is_new = report.first_step() > job.group.member(place).reported_step &&
