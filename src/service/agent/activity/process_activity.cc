@@ -104,7 +104,11 @@ uint64_t NetworkBytes(std::string_view text) {
 
 std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) {
   std::map<pid_t, ActivitySample> samples;
-  std::map<pid_t, std::set<uint64_t>> sockets;  // a process that was forked has those of its parent
+  struct Network {
+    pid_t process = 0;  // one of the session: its leader may have ended, or be in another namespace
+    std::set<uint64_t> sockets;  // a process that was forked has those of its parent
+  };
+  std::map<pid_t, Network> networks;
   for (const pid_t session : sessions) samples[session];
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; at != end && !error;
@@ -115,14 +119,16 @@ std::map<pid_t, ActivitySample> SampleSessions(const std::set<pid_t>& sessions) 
     const std::optional<StatFields> stat = ParseStat(ReadProc(process + "/stat"));
     if (!stat.has_value() || !sessions.contains(stat->session)) continue;
     AddProcess(process, static_cast<pid_t>(*pid), *stat, samples[stat->session]);
-    sockets[stat->session].merge(SocketsOf(static_cast<pid_t>(*pid)));
+    Network& network = networks[stat->session];
+    network.process = static_cast<pid_t>(*pid);
+    network.sockets.merge(SocketsOf(network.process));
   }
   const Result<TcpConnections> connections = ReadTcpConnections();
-  for (auto& [session, sample] : samples) {
-    sample.network_bytes =
-        connections.ok() && SharesNetwork(session)
-            ? BytesOf(sockets[session], *connections)
-            : NetworkBytes(ReadProc("/proc/" + std::to_string(session) + "/net/dev"));
+  for (const auto& [session, network] : networks) {
+    samples[session].network_bytes =
+        connections.ok() && SharesNetwork(network.process)
+            ? BytesOf(network.sockets, *connections)
+            : NetworkBytes(ReadProc("/proc/" + std::to_string(network.process) + "/net/dev"));
   }
   return samples;
 }

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "base/check.h"
 #include "io/fd.h"
 #include "io/files/file.h"
 #include "service/agent/activity/stack_reader.h"
@@ -115,19 +116,39 @@ std::optional<sockaddr_in> OwnAddress() {
   return found;
 }
 
+class Listener {
+ public:
+  // Null: this machine has only the loopback network.
+  static std::unique_ptr<Listener> OnOwnAddress() {
+    const std::optional<sockaddr_in> address = OwnAddress();
+    if (!address.has_value()) return nullptr;
+    auto listener = std::make_unique<Listener>();
+    listener->address_ = *address;
+    auto* const any = reinterpret_cast<sockaddr*>(&listener->address_);
+    socklen_t size = sizeof(listener->address_);
+    CHECK(bind(listener->socket_.get(), any, size) == 0);
+    CHECK(listen(listener->socket_.get(), 1) == 0);
+    CHECK(getsockname(listener->socket_.get(), any, &size) == 0);
+    return listener;
+  }
+
+  bool Connect(int client) const {
+    return connect(client, reinterpret_cast<const sockaddr*>(&address_), sizeof(address_)) == 0;
+  }
+  io::Fd Accept() const { return io::Fd(accept(socket_.get(), nullptr, nullptr)); }
+
+ private:
+  sockaddr_in address_{};
+  const io::Fd socket_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+};
+
 TEST(SampleSessions, CountsTheTrafficOfItsOwnConnectionsOnly) {
-  std::optional<sockaddr_in> address = OwnAddress();
-  if (!address.has_value()) GTEST_SKIP() << "this machine has only the loopback network";
-  auto* const any = reinterpret_cast<sockaddr*>(&*address);
-  socklen_t size = sizeof(*address);
-  const io::Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(bind(listener.get(), any, size), 0);
-  ASSERT_EQ(listen(listener.get(), 1), 0);
-  ASSERT_EQ(getsockname(listener.get(), any, &size), 0);
+  const std::unique_ptr<Listener> listener = Listener::OnOwnAddress();
+  if (listener == nullptr) GTEST_SKIP() << "this machine has only the loopback network";
   const Child child;  // before the connection, which it would inherit
   const io::Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(client.get(), any, size), 0);
-  const io::Fd server(accept(listener.get(), nullptr, nullptr));
+  ASSERT_TRUE(listener->Connect(client.get()));
+  const io::Fd server = listener->Accept();
   const std::set<pid_t> sessions = {getsid(0), child.pid()};
   std::map<pid_t, ActivitySample> before = SampleSessions(sessions);
   std::string bytes(1'000'000, 'x');
@@ -144,6 +165,30 @@ TEST(SampleSessions, CountsTheTrafficOfItsOwnConnectionsOnly) {
   std::map<pid_t, ActivitySample> after = SampleSessions(sessions);
   EXPECT_GE(after[getsid(0)].network_bytes - before[getsid(0)].network_bytes, 1'900'000u);
   EXPECT_EQ(after[child.pid()].network_bytes, before[child.pid()].network_bytes);
+}
+
+// A session's leader may end before its other processes.
+TEST(SampleSessions, CountsTheTrafficOfASessionWithoutItsLeader) {
+  const std::unique_ptr<Listener> listener = Listener::OnOwnAddress();
+  if (listener == nullptr) GTEST_SKIP() << "this machine has only the loopback network";
+  const pid_t leader = fork();
+  if (leader == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);
+    const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const std::string bytes(100'000, 'x');
+    const bool sent =
+        listener->Connect(client) && send(client, bytes.data(), bytes.size(), MSG_WAITALL) > 0;
+    for (char byte = 0; sent && recv(client, &byte, 1, 0) > 0;) continue;  // until the test ends it
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(leader, nullptr, 0), leader);
+  const io::Fd server = listener->Accept();
+  std::string received(100'000, 0);
+  ASSERT_EQ(recv(server.get(), received.data(), received.size(), MSG_WAITALL), 100'000);
+  const ActivitySample sample = SampleSessions({leader})[leader];
+  EXPECT_EQ(sample.processes, 1u);
+  EXPECT_GE(sample.network_bytes, 100'000u);
 }
 
 TEST(SampleSessions, ASessionWithoutProcessesIsEmpty) {
