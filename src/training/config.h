@@ -15,7 +15,7 @@ struct ModelConfig {
   double rope_theta = 10'000;       // rotary positions (Su et al., RoFormer, 2021)
   double initial_deviation = 0.02;  // of new weights
   // Experts: whether the probabilities of a token's chosen experts are divided by their sum, and
-  // the factor of the loss that balances them (model/experts.h).
+  // the factor of the loss that balances them (dimensions/expert.h).
   bool normalised_routing = true;
   double balance_loss = 0;
 };
