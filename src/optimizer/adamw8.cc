@@ -50,7 +50,7 @@ using Moments = std::array<float, AdamW8::kBlock>;
 }
 
 // Loops over codes and floats are vectorised for vectors of codes: 64 of them with AVX-512.
-constexpr size_t kChunk = 64;
+constexpr size_t kCodesChunk = 64;
 
 // Decodes, steps and keeps the moments in m and v.
 [[gnu::always_inline]] inline void StepElement(const AdamWConstants& k, float g, float& w,
@@ -71,10 +71,10 @@ void RunBlock(const AdamWConstants& k, size_t count, float* __restrict w, const 
   alignas(64) Moments v;
   const float scale1 = first_scale, scale2 = second_scale;
   size_t at = 0;
-  for (; at + kChunk <= count; at += kChunk) {
-    for (size_t line = at; line < at + kChunk; line += kBlock) FetchAhead(line, w, g);
+  for (; at + kCodesChunk <= count; at += kCodesChunk) {
+    for (size_t line = at; line < at + kCodesChunk; line += kBlock) FetchAhead(line, w, g);
     FetchAhead(at, first, second);
-    for (size_t i = at; i < at + kChunk; ++i) {
+    for (size_t i = at; i < at + kCodesChunk; ++i) {
       StepElement(k, g[i], w[i], first[i], scale1, m[i], second[i], scale2, v[i]);
     }
   }
