@@ -3,7 +3,10 @@
 //
 // Kernel and probe run in turns, in CPU time. A line has the medians of both and the median of the
 // ratios of the pairs: 1 means that the kernel takes as long as its probe.
+// The products are those of OpenBLAS, or of libblas where there is none, with one thread. For a
+// processor that OpenBLAS does not know, set OPENBLAS_CORETYPE=SkylakeX or Haswell.
 //   optimizer_bench [--pairs N] [NAME...]      NAME: part of the name of a row
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,12 +19,15 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "optimizer/adafactor.h"
 #include "optimizer/adamw.h"
 #include "optimizer/adamw8.h"
 #include "optimizer/agd.h"
 #include "optimizer/group_lasso.h"
 #include "optimizer/lion.h"
+#include "optimizer/muon.h"
+#include "optimizer/soap.h"
 #include "optimizer/vectorised.h"
 
 namespace longhaul::optimizer {
@@ -225,12 +231,91 @@ void MeasureGroups(const Table& table, Streams& s) {
   if (sink == 1) std::puts("");  // the sums are used
 }
 
+// cblas_sgemm, loaded at run time so that nothing else needs a BLAS to be built.
+using Gemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                      const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                      int ldc);
+
+Gemm LoadGemm() {
+  setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
+  for (const char* name : {"libopenblas.so.0", "libblas.so.3"}) {
+    void* const library = dlopen(name, RTLD_NOW);
+    if (library == nullptr) continue;
+    if (void* const symbol = dlsym(library, "cblas_sgemm")) return reinterpret_cast<Gemm>(symbol);
+  }
+  return nullptr;
+}
+
+struct Shape {
+  size_t m, n, k;
+  bool transpose_b;
+};
+
+// Muon and SOAP beside the products that they ask for, repeated on other matrices.
+void MeasureProducts(const Table& table, Gemm gemm, size_t rows, size_t columns) {
+  const auto multiply = [gemm](size_t m, size_t n, size_t k, const float* a, const float* b,
+                               bool transpose_b, float* out) {
+    const auto i = [](size_t value) { return static_cast<int>(value); };
+    gemm(101, 111, transpose_b ? 112 : 111, i(m), i(n), i(k), 1, a, i(k), b, i(transpose_b ? k : n),
+         0, out, i(n));
+  };
+  std::vector<Shape> shapes;
+  bool recording = false;
+  const MatrixProduct product = [&](size_t m, size_t n, size_t k, const float* a, const float* b,
+                                    bool transpose_b, float* out) {
+    if (recording) shapes.push_back({m, n, k, transpose_b});
+    multiply(m, n, k, a, b, transpose_b, out);
+  };
+  Random random(1);
+  const size_t most = std::max(rows, columns), count = rows * columns;
+  const auto noise = [&](size_t size) {
+    std::vector<float> values(size);
+    for (float& value : values) value = static_cast<float>(random.Uniform() - 0.5);
+    return values;
+  };
+  const std::vector<float> gradients = noise(count), a = noise(most * most), b = a;
+  std::vector<float> weights = noise(count), out(most * most);
+  const std::string shape = " " + std::to_string(rows) + "x" + std::to_string(columns);
+  const auto row = [&](const std::string& name, const std::function<void()>& step) {
+    if (!table.Wants(name + shape)) return;
+    shapes.clear();
+    recording = true;
+    step();
+    recording = false;
+    table.Row(name + shape, step, [&] {
+      for (const Shape& s : shapes) {
+        multiply(s.m, s.n, s.k, a.data(), b.data(), s.transpose_b, out.data());
+      }
+    });
+  };
+  std::vector<float> momentum(count);
+  row("Muon",
+      [&] { Update(Muon{}, StepOf(1), rows, columns, weights, gradients, momentum, product); });
+  const Soap soap;
+  std::vector<float> state(StateOf(soap, rows, columns));
+  if (table.Wants("SOAP" + shape)) {
+    Update(soap, StepOf(1), rows, columns, weights, gradients, state, product);
+  }
+  row("SOAP", [&] {  // one refresh and the steps up to the next
+    for (uint64_t number = 11; number < 11 + soap.every; ++number) {
+      Update(soap, StepOf(number), rows, columns, weights, gradients, state, product);
+    }
+  });
+}
+
 void Main(int pairs, const std::vector<std::string>& names) {
   const Table table(pairs, names);
-  Streams streams(CountOfStreams());
-  std::printf("streams of %zu MiB, %d pairs, CPU time\n", (streams.weights.size() * 4) >> 20,
-              pairs);
+  const Gemm gemm = LoadGemm();
+  std::printf("%d pairs, CPU time\n", pairs);
   std::printf("%-22s %13s %13s %8s %8s\n", "optimizer", "step", "probe", "rate", "load");
+  if (gemm == nullptr) {
+    std::puts("Muon and SOAP are not measured: there is no libopenblas.so.0 and no libblas.so.3");
+  } else {
+    MeasureProducts(table, gemm, 1024, 1024);
+    MeasureProducts(table, gemm, 2048, 512);
+  }
+  Streams streams(CountOfStreams());
+  std::printf("streams of %zu MiB\n", (streams.weights.size() * sizeof(float)) >> 20);
   MeasureElementwise(table, streams);
   MeasureGroups(table, streams);
 }
