@@ -263,6 +263,21 @@ TEST(AdamW8, ANumberThatIsNotFiniteStaysInItsBlock) {
   }
 }
 
+TEST(AdamW8, TheMomentsOfABlockCanBeRead) {
+  State state(3);
+  state.Step(StepOf(1), {0.5F, -0.25F, 0.0F});
+  std::vector<float> first(3), second(3);
+  DecodeSigned(state.codes1, state.scales1[0], first);
+  DecodeUnsigned(state.codes2, state.scales2[0], second);
+  // m is 0.1 g' and v is 0.05 g'^2, with g' = g / 2.
+  EXPECT_FLOAT_EQ(first[0], 0.025F);
+  EXPECT_NEAR(first[1], -0.0125, 0.025 * 0.45 / 64);
+  EXPECT_EQ(first[2], 0.0F);
+  EXPECT_FLOAT_EQ(second[0], 0.003125F);
+  EXPECT_NEAR(second[1], 0.00078125, 0.003125 * 0.45 / 128);
+  EXPECT_EQ(second[2], 0.0F);
+}
+
 TEST(AdamW8, ABlockWithoutGradientsOnlyDecays) {
   State state(5);
   state.weights.assign(5, 2.0F);
