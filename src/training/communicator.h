@@ -42,10 +42,12 @@ class Communicator {
   // Sends sent[r] rows of `rows` to rank r, in this order; returns those received, by rank.
   virtual at::Tensor AllToAll(const at::Tensor& rows, std::span<const int64_t> sent,
                               std::span<const int64_t> received) = 0;
-  // What is sent with a tag arrives in order. Sending does not wait for the receiver.
+  // What is sent with a tag, from 0 to 2^31 - 1, arrives in order. Sending does not wait for the
+  // receiver; Flush does.
   virtual void Send(const at::Tensor& values, uint32_t to, int64_t tag) = 0;
   // Of the size and type of `like`.
   virtual at::Tensor Receive(const at::Tensor& like, uint32_t from, int64_t tag) = 0;
+  virtual void Flush() {}
 };
 
 // Makes the groups of a rank. Those of the same ranks are one, whatever they are for. All ranks of

@@ -85,6 +85,8 @@ StepResult Trainer::RunStep(uint64_t number, const Batch& batch) {
   run.loss_scale = 1 / tokens;
   run.balance_scale = 1.0 / options_.global_batch;
   const PipelineSums sums = pipeline_->Run(run);
+  rank_->pipeline->Flush();
+  rank_->context->Flush();
   const at::NoGradGuard no_gradients;
   parameters_->FinishGradients();
   StepResult result;

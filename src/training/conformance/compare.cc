@@ -1,13 +1,26 @@
 #include "training/conformance/compare.h"
 
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <mutex>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/random.h"
+#include "base/temporary_folder.h"
+#include "training/c10d_communicator.h"
 #include "training/thread_communicator.h"
 
 namespace longhaul::training {
@@ -39,9 +52,9 @@ WholeWeights LikeZeros(const WholeWeights& weights) {
   return zeros;
 }
 
-// What the ranks of a layout have computed.
+// What the ranks of a layout have computed; all ranks write to it.
 struct Outcome {
-  std::vector<StepResult> steps;
+  std::span<StepResult> steps;
   WholeWeights first_gradients;
   WholeWeights weights;
 };
@@ -49,17 +62,19 @@ struct Outcome {
 constexpr auto kState =
     std::to_array({Content::kWeights, Content::kFirstMoments, Content::kSecondMoments});
 
+using State = std::array<WholeWeights, kState.size()>;
+
 // A run of some steps in one layout. It begins with `begin`, if that is not null.
 struct Stretch {
   Layout layout;
   uint64_t first_step = 1;
   uint64_t last_step = 1;
-  std::array<WholeWeights, kState.size()>* begin = nullptr;
-  std::array<WholeWeights, kState.size()>* end = nullptr;
+  const State* begin = nullptr;
+  State* end = nullptr;
 };
 
 void RunRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
-             CommunicatorMaker& maker, std::mutex& mutex, Outcome& outcome) {
+             CommunicatorMaker& maker, Outcome& outcome) {
   Result<std::unique_ptr<Trainer>> trainer =
       Trainer::Create(exercise.config, stretch.layout, exercise.options, rank, maker);
   if (!trainer.ok()) throw CommunicationError(trainer.status().message());
@@ -71,18 +86,57 @@ void RunRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
     const Result<StepResult> done = (*trainer)->Step(step, BatchOf(exercise, step));
     if (!done.ok()) throw CommunicationError(done.status().message());
     if (step == 1) parameters.Export(Content::kGradients, outcome.first_gradients);
-    const std::lock_guard lock(mutex);
-    if (outcome.steps.size() < step) outcome.steps.push_back(*done);
+    if (rank == 0) outcome.steps[step - 1] = *done;  // the same on all ranks
   }
   for (size_t i = 0; i < kState.size(); ++i) parameters.Export(kState[i], (*stretch.end)[i]);
 }
 
 std::string RunStretch(const Exercise& exercise, const Stretch& stretch, Outcome& outcome) {
-  std::mutex mutex;
   return RunThreads(stretch.layout.world(), kPatience,
                     [&](uint32_t rank, CommunicatorMaker& maker) {
-                      RunRank(exercise, stretch, rank, maker, mutex, outcome);
+                      RunRank(exercise, stretch, rank, maker, outcome);
                     });
+}
+
+// Memory that processes share.
+template <typename T>
+std::span<T> Shared(size_t count) {
+  void* const memory =
+      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  return {static_cast<T*>(memory), count};
+}
+
+WholeWeights InSharedMemory(const WholeWeights& weights) {
+  WholeWeights shared;
+  for (const auto& [name, values] : weights) {
+    const std::span<std::byte> memory = Shared<std::byte>(values.nbytes());
+    shared[name] = at::from_blob(
+        memory.data(), values.sizes(), [size = memory.size()](void* begin) { munmap(begin, size); },
+        values.scalar_type());
+    shared[name].fill_(std::nan(""));
+  }
+  return shared;
+}
+
+// A rank's process. Returns its message in `failure`.
+[[noreturn]] void BeRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
+                         const std::string& path, Outcome& outcome, std::span<char> failure) {
+  try {
+    Result<std::unique_ptr<CommunicatorMaker>> maker =
+        JoinByFile(path, stretch.layout.world(), rank);
+    if (!maker.ok()) throw CommunicationError(maker.status().message());
+    RunRank(exercise, stretch, rank, **maker, outcome);
+    // All have received what they wait for, before a connection is closed.
+    at::Tensor done = at::ones({1});
+    std::vector<uint32_t> world(stretch.layout.world());
+    std::iota(world.begin(), world.end(), 0u);
+    (*maker)->Make("world", world)->Sum(done);
+    _exit(0);
+  } catch (const std::exception& error) {
+    std::snprintf(failure.data(), failure.size(), "rank %u: %s", rank, error.what());
+    _exit(1);
+  }
 }
 
 // Relative differences are those to the largest value of the tensor; what is below a millionth of
@@ -180,24 +234,10 @@ Expected RunReference(const Exercise& exercise) {
   return expected;
 }
 
-Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
-                          const std::vector<Layout>& layouts) {
-  Outcome outcome;
-  outcome.first_gradients = LikeZeros(expected.weights);
-  std::array<WholeWeights, kState.size()> state;
-  Comparison comparison;
-  uint64_t done = 0;
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    std::array<WholeWeights, kState.size()> end;
-    for (WholeWeights& each : end) each = LikeZeros(expected.weights);
-    Stretch stretch{layouts[i], done + 1, exercise.steps * (i + 1) / layouts.size(),
-                    i == 0 ? nullptr : &state, &end};
-    comparison.failure = RunStretch(exercise, stretch, outcome);
-    if (!comparison.failure.empty()) return comparison;
-    done = stretch.last_step;
-    state = std::move(end);
-  }
-  outcome.weights = std::move(state[0]);
+namespace {
+
+void Compare(const Exercise& exercise, const Expected& expected, const Outcome& outcome,
+             Comparison& comparison) {
   const Tolerance tolerance = ToleranceOf(exercise.options.type);
   const at::NoGradGuard no_gradients;
   const std::string gradients =
@@ -223,6 +263,61 @@ Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
       CompareTensors(exercise, "weights of", expected.weights, outcome.weights, false,
                      tolerance.weights, comparison.weights);
   comparison.failure = !gradients.empty() ? gradients : !steps.empty() ? steps : weights;
+}
+
+}  // namespace
+
+Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
+                          const std::vector<Layout>& layouts) {
+  std::vector<StepResult> steps(exercise.steps);
+  Outcome outcome{steps, LikeZeros(expected.weights), {}};
+  State state;
+  Comparison comparison;
+  uint64_t done = 0;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    State end;
+    for (WholeWeights& each : end) each = LikeZeros(expected.weights);
+    const Stretch stretch{layouts[i], done + 1, exercise.steps * (i + 1) / layouts.size(),
+                          i == 0 ? nullptr : &state, &end};
+    comparison.failure = RunStretch(exercise, stretch, outcome);
+    if (!comparison.failure.empty()) return comparison;
+    done = stretch.last_step;
+    state = std::move(end);
+  }
+  outcome.weights = std::move(state[0]);
+  Compare(exercise, expected, outcome, comparison);
+  return comparison;
+}
+
+Comparison CompareProcesses(const Exercise& exercise, const Expected& expected,
+                            const Layout& layout) {
+  const TemporaryFolder folder(std::filesystem::temp_directory_path());
+  Outcome outcome{Shared<StepResult>(exercise.steps), InSharedMemory(expected.weights), {}};
+  const std::span<char> failure = Shared<char>(1'000);
+  State end;
+  for (WholeWeights& each : end) each = InSharedMemory(expected.weights);
+  const Stretch stretch{layout, 1, exercise.steps, nullptr, &end};
+  std::vector<pid_t> ranks;
+  for (uint32_t rank = 0; rank < layout.world(); ++rank) {
+    ranks.push_back(fork());
+    CHECK(ranks.back() >= 0);
+    if (ranks.back() == 0) {
+      BeRank(exercise, stretch, rank, folder.path() + "/store", outcome, failure);
+    }
+  }
+  Comparison comparison;
+  for (const pid_t rank : ranks) {
+    int status = 0;
+    CHECK(waitpid(rank, &status, 0) == rank);
+    if (status == 0 || !comparison.failure.empty()) continue;
+    comparison.failure = failure[0] != 0 ? std::string(failure.data()) : "a rank has crashed";
+  }
+  if (comparison.failure.empty()) {
+    outcome.weights = std::move(end[0]);
+    Compare(exercise, expected, outcome, comparison);
+  }
+  munmap(outcome.steps.data(), outcome.steps.size_bytes());
+  munmap(failure.data(), failure.size_bytes());
   return comparison;
 }
 

@@ -51,4 +51,9 @@ struct Comparison {
 Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
                           const std::vector<Layout>& layouts);
 
+// The same for one layout with ranks that are processes, which talk over Gloo. Forks, so that
+// the caller must have one thread.
+Comparison CompareProcesses(const Exercise& exercise, const Expected& expected,
+                            const Layout& layout);
+
 }  // namespace longhaul::training

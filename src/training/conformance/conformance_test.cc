@@ -107,6 +107,16 @@ TEST(Conformance, InterleavedStages) {
   ExpectEqual(exercise, {"pp2x2 interleaved mb4", "pp2x2 interleaved mb8 tp2 sp zero3"});
 }
 
+TEST(Conformance, RanksAreProcessesOverGloo) {
+  at::set_num_threads(1);
+  const Exercise exercise = Mixture();
+  const Expected expected = RunReference(exercise);
+  for (const char* text : {"dp2 tp2 ep2 zero2 mb2", "pp3 mb4", "cp2 tp2 sp zero3"}) {
+    const Comparison comparison = CompareProcesses(exercise, expected, *ParseLayout(text));
+    EXPECT_EQ(comparison.failure, "") << text;
+  }
+}
+
 // Weights and moments go from one layout to the next.
 TEST(Conformance, TrainingResumesInOtherLayouts) {
   at::set_num_threads(1);

@@ -16,9 +16,8 @@ using schedule::Action;
 using schedule::Kind;
 
 // Both directions of a micro batch between two stages have tags of their own.
-int64_t TagOf(const schedule::Transfer& transfer) {
-  constexpr int64_t kStages = int64_t{schedule::kMostRanks} * schedule::kMostChunks;
-  return (int64_t{transfer.micro_batch} * kStages + transfer.stage) * 2 +
+int64_t TagOf(const schedule::Shape& shape, const schedule::Transfer& transfer) {
+  return (int64_t{transfer.micro_batch} * shape.stages() + transfer.stage) * 2 +
          (transfer.forward ? 0 : 1);
 }
 
@@ -188,14 +187,15 @@ void Pipeline::Transfer(const Action& action) {
       schedule::TransferOf(schedule_.shape, rank_.place.stage, action);
   Passage& passage = passages_[{action.chunk, action.micro_batch}];
   Communicator& stages = *rank_.pipeline;
+  const int64_t tag = TagOf(schedule_.shape, transfer);
   if (action.kind == Kind::kSendForward) {
-    stages.Send(passage.stream, transfer.to, TagOf(transfer));
+    stages.Send(passage.stream, transfer.to, tag);
     passage.stream = at::Tensor();
   } else if (action.kind == Kind::kSendBackward) {
-    stages.Send(passage.gradient, transfer.to, TagOf(transfer));
+    stages.Send(passage.gradient, transfer.to, tag);
     passage.gradient = at::Tensor();
   } else {
-    at::Tensor values = stages.Receive(stream_like_, transfer.from, TagOf(transfer));
+    at::Tensor values = stages.Receive(stream_like_, transfer.from, tag);
     (action.kind == Kind::kReceiveForward ? passage.stream : passage.gradient) = std::move(values);
   }
 }
