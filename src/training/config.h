@@ -14,6 +14,7 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   double rope_theta = 10'000;       // rotary positions (Su et al., RoFormer, 2021)
   double initial_deviation = 0.02;  // of new weights
+  bool exact_gelu = false;          // by the error function; else by its approximation with tanh
   // Experts: whether the probabilities of a token's chosen experts are divided by their sum, and
   // the factor of the loss that balances them (model/experts.h).
   bool normalised_routing = true;
