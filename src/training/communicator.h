@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -47,13 +48,23 @@ class Communicator {
   virtual at::Tensor Receive(const at::Tensor& like, uint32_t from, int64_t tag) = 0;
 };
 
-// Makes the groups of a rank. All ranks of a group ask for it, in an order that all ranks share.
+// Makes the groups of a rank. Those of the same ranks are one, whatever they are for. All ranks of
+// a group ask for it, in an order that all ranks share.
 class CommunicatorMaker {
  public:
   virtual ~CommunicatorMaker() = default;
   // `ranks` of the world, ascending, with the caller's. `name` is for messages.
-  virtual std::unique_ptr<Communicator> Make(const std::string& name,
-                                             const std::vector<uint32_t>& ranks) = 0;
+  std::shared_ptr<Communicator> Make(const std::string& name, const std::vector<uint32_t>& ranks) {
+    std::shared_ptr<Communicator>& found = made_[ranks];
+    if (found == nullptr) found = Create(name, ranks);
+    return found;
+  }
+
+ private:
+  virtual std::shared_ptr<Communicator> Create(const std::string& name,
+                                               const std::vector<uint32_t>& ranks) = 0;
+
+  std::map<std::vector<uint32_t>, std::shared_ptr<Communicator>> made_;
 };
 
 }  // namespace longhaul::training

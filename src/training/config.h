@@ -16,13 +16,14 @@ struct ModelConfig {
   double initial_deviation = 0.02;  // of new weights
   bool exact_gelu = false;          // by the error function; else by its approximation with tanh
   // Experts: whether the probabilities of a token's chosen experts are divided by their sum, and
-  // the factor of the loss that balances them (model/experts.h).
+  // the factor of the loss that balances them (dimensions/expert.h).
   bool normalised_routing = true;
   double balance_loss = 0;
 };
 
 // kUnimplemented, with what the engine does not compute, for a shape that it cannot train: latent
-// attention, sliding windows, ALiBi, dropout, capacity limits, routing to groups of experts.
+// attention, sliding windows, ALiBi, dropout, capacity limits, routing to groups of
+// experts.
 Status CheckTrainable(const ModelConfig& config);
 
 }  // namespace longhaul::training

@@ -20,16 +20,23 @@ struct Offer {
   std::vector<int64_t> sent;
 };
 
+// A thread that waits is woken by what it waits for alone.
 struct Meeting {
+  std::condition_variable complete;
   std::vector<Offer> offers;
   uint32_t arrived = 0;
   uint32_t left = 0;
 };
 
+struct Mailbox {
+  std::condition_variable filled;
+  std::deque<at::Tensor> letters;
+};
+
 // What the threads share. All waits end when a rank fails.
 class Hall {
  public:
-  Hall(uint32_t world, std::chrono::seconds patience) : world_(world), patience_(patience) {}
+  explicit Hall(std::chrono::seconds patience) : patience_(patience) {}
 
   // Returns the offers of all ranks of the group's `number`-th operation.
   std::vector<Offer> Meet(const std::string& group, uint64_t number, uint32_t size, uint32_t rank,
@@ -39,8 +46,8 @@ class Hall {
     meeting.offers.resize(size);
     const std::string operation = offer.operation;
     meeting.offers[rank] = std::move(offer);
-    if (++meeting.arrived == size) changed_.notify_all();
-    Wait(lock, group + ": " + operation, [&] { return meeting.arrived == size; });
+    if (++meeting.arrived == size) meeting.complete.notify_all();
+    Wait(lock, meeting.complete, group + ": " + operation, [&] { return meeting.arrived == size; });
     for (const Offer& other : meeting.offers) {
       if (other.operation == operation) continue;
       throw CommunicationError(group + ": one rank calls " + operation + ", another " +
@@ -54,45 +61,47 @@ class Hall {
   using Address = std::tuple<std::string, uint32_t, uint32_t, int64_t>;  // group, from, to, tag
   void Send(const Address& address, at::Tensor values) {
     const std::lock_guard lock(mutex_);
-    mail_[address].push_back(std::move(values));
-    changed_.notify_all();
+    Mailbox& box = mail_[address];
+    box.letters.push_back(std::move(values));
+    box.filled.notify_all();
   }
   at::Tensor Receive(const Address& address, const std::string& what) {
     std::unique_lock lock(mutex_);
-    std::deque<at::Tensor>& box = mail_[address];
-    Wait(lock, what, [&] { return !box.empty(); });
-    at::Tensor values = std::move(box.front());
-    box.pop_front();
+    Mailbox& box = mail_[address];
+    Wait(lock, box.filled, what, [&] { return !box.letters.empty(); });
+    at::Tensor values = std::move(box.letters.front());
+    box.letters.pop_front();
+    if (box.letters.empty()) mail_.erase(address);
     return values;
   }
 
   void Fail(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
-    changed_.notify_all();
+    FailLocked(why);
   }
   const std::string& failure() const { return failure_; }
-  uint32_t world() const { return world_; }
 
  private:
-  template <typename Condition>
-  void Wait(std::unique_lock<std::mutex>& lock, const std::string& what, Condition condition) {
-    const bool done =
-        changed_.wait_for(lock, patience_, [&] { return condition() || !failure_.empty(); });
-    if (!failure_.empty()) throw CommunicationError(failure_);
-    if (done) return;
-    failure_ = "a rank waits in " + what;
-    changed_.notify_all();
-    throw CommunicationError(failure_);
+  void FailLocked(const std::string& why) {
+    if (failure_.empty()) failure_ = why;
+    for (auto& [key, meeting] : meetings_) meeting.complete.notify_all();
+    for (auto& [address, box] : mail_) box.filled.notify_all();
   }
 
-  const uint32_t world_;
+  template <typename Condition>
+  void Wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+            const std::string& what, Condition condition) {
+    const bool done =
+        changed.wait_for(lock, patience_, [&] { return condition() || !failure_.empty(); });
+    if (!done) FailLocked("a rank waits in " + what);
+    if (!failure_.empty()) throw CommunicationError(failure_);
+  }
+
   const std::chrono::seconds patience_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::string failure_;
   std::map<std::pair<std::string, uint64_t>, Meeting> meetings_;
-  std::map<Address, std::deque<at::Tensor>> mail_;
+  std::map<Address, Mailbox> mail_;
 };
 
 std::string Described(const char* operation, const at::Tensor& values, bool with_rows = true) {
@@ -192,18 +201,18 @@ class ThreadMaker : public CommunicatorMaker {
  public:
   ThreadMaker(Hall& hall, uint32_t rank) : hall_(hall), rank_(rank) {}
 
-  std::unique_ptr<Communicator> Make(const std::string& name,
-                                     const std::vector<uint32_t>& ranks) override {
+ private:
+  std::shared_ptr<Communicator> Create(const std::string& name,
+                                       const std::vector<uint32_t>& ranks) override {
     const auto own = std::find(ranks.begin(), ranks.end(), rank_);
     if (own == ranks.end()) throw CommunicationError(name + ": this rank is not in the group");
     std::string key = name;
     for (const uint32_t rank : ranks) key += ' ' + std::to_string(rank);
-    return std::make_unique<ThreadCommunicator>(hall_, std::move(key),
+    return std::make_shared<ThreadCommunicator>(hall_, std::move(key),
                                                 static_cast<uint32_t>(ranks.size()),
                                                 static_cast<uint32_t>(own - ranks.begin()));
   }
 
- private:
   Hall& hall_;
   const uint32_t rank_;
 };
@@ -212,7 +221,7 @@ class ThreadMaker : public CommunicatorMaker {
 
 std::string RunThreads(uint32_t world, std::chrono::seconds patience,
                        const std::function<void(uint32_t, CommunicatorMaker&)>& body) {
-  Hall hall(world, patience);
+  Hall hall(patience);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
@@ -220,7 +229,8 @@ std::string RunThreads(uint32_t world, std::chrono::seconds patience,
       try {
         body(rank, maker);
       } catch (const std::exception& error) {
-        hall.Fail(error.what());
+        const std::string message = error.what();
+        hall.Fail(message.substr(0, message.find('\n')));  // c10 adds a backtrace
       }
     });
   }

@@ -1,0 +1,201 @@
+#include "training/conformance/compare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <utility>
+
+#include "base/random.h"
+#include "training/thread_communicator.h"
+
+namespace longhaul::training {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+
+double Largest(const at::Tensor& values) { return values.abs().max().item<double>(); }
+
+// The loss does not depend on the bias of the keys: it adds the same to all scores of a query. Its
+// gradient is rounding alone, which AdamW makes as large as any other. With rotary positions it
+// does matter.
+bool HasNoEffect(const ModelConfig& config, const std::string& name) {
+  return config.shape.position != spec::Position::kRope && name.ends_with("attention.key.bias");
+}
+
+std::string Both(const std::string& what, double expected, double actual) {
+  char text[160];
+  std::snprintf(text, sizeof(text), ": expected %.9g, is %.9g, ratio %.6g", expected, actual,
+                actual / expected);
+  return what + text;
+}
+
+WholeWeights LikeZeros(const WholeWeights& weights) {
+  WholeWeights zeros;
+  for (const auto& [name, values] : weights) {
+    zeros[name] = at::full(values.sizes(), std::nan(""), values.options().requires_grad(false));
+  }
+  return zeros;
+}
+
+// What the ranks of a layout have computed.
+struct Outcome {
+  std::vector<StepResult> steps;
+  WholeWeights first_gradients;
+  WholeWeights weights;
+};
+
+void RunRank(const Exercise& exercise, const Layout& layout, uint32_t rank,
+             CommunicatorMaker& maker, std::mutex& mutex, Outcome& outcome) {
+  Result<std::unique_ptr<Trainer>> trainer =
+      Trainer::Create(exercise.config, layout, exercise.options, rank, maker);
+  if (!trainer.ok()) throw CommunicationError(trainer.status().message());
+  const auto export_to = [&](bool gradients, WholeWeights& to) {
+    const at::NoGradGuard no_gradients;
+    (*trainer)->parameters().Export(gradients, to);
+  };
+  for (uint64_t step = 1; step <= exercise.steps; ++step) {
+    const Result<StepResult> done = (*trainer)->Step(step, BatchOf(exercise, step));
+    if (!done.ok()) throw CommunicationError(done.status().message());
+    if (step == 1) export_to(true, outcome.first_gradients);
+    const std::lock_guard lock(mutex);
+    if (outcome.steps.size() < step) outcome.steps.push_back(*done);
+  }
+  export_to(false, outcome.weights);
+}
+
+// Relative differences are those to the largest value of the tensor; what is below a millionth of
+// the largest of all is compared with that.
+std::string CompareTensors(const Exercise& exercise, const std::string& what,
+                           const WholeWeights& expected, const WholeWeights& actual, bool relative,
+                           double tolerance, double& largest) {
+  std::string failure;
+  double least = 0;
+  for (const auto& [name, values] : expected) least = std::max(least, 1e-6 * Largest(values));
+  for (const auto& [name, values] : expected) {
+    if (HasNoEffect(exercise.config, name)) continue;
+    const double difference =
+        Largest(values - actual.at(name)) / (relative ? std::max(least, Largest(values)) : 1);
+    if (!(difference <= tolerance) && failure.empty()) {
+      const at::Tensor place = (values - actual.at(name)).abs().flatten().argmax();
+      failure = Both(what + " " + name, values.flatten()[place].item<double>(),
+                     actual.at(name).flatten()[place].item<double>());
+    }
+    largest = std::isnan(difference) ? difference : std::max(largest, difference);
+  }
+  return failure;
+}
+
+}  // namespace
+
+Batch BatchOf(const Exercise& exercise, uint64_t step) {
+  const auto sequences = static_cast<int64_t>(exercise.options.global_batch);
+  const int64_t length = exercise.config.shape.sequence_length;
+  Random random(exercise.options.seed * 1'000'003 + step);
+  Batch batch{at::empty({sequences, length + 1}, at::kLong), at::ones({sequences, length})};
+  int64_t* const tokens = batch.tokens.data_ptr<int64_t>();
+  // Runs of a few words, so that there is something to learn.
+  for (int64_t i = 0; i < batch.tokens.numel(); ++i) {
+    const bool again = i % (length + 1) > 1 && random.Below(2) == 0;
+    tokens[i] = again ? tokens[i - 2]
+                      : static_cast<int64_t>(random.Below(exercise.config.shape.vocabulary));
+  }
+  if (!exercise.ragged) return batch;
+  for (int64_t i = 0; i < sequences; ++i) {
+    const int64_t kept =
+        i == 0 ? 0 : 1 + static_cast<int64_t>(random.Below(static_cast<uint64_t>(length)));
+    batch.mask[i].narrow(0, kept, length - kept).zero_();
+  }
+  return batch;
+}
+
+Tolerance ToleranceOf(at::ScalarType type) {
+  if (type == at::kDouble) return {1e-12, 1e-12, 1e-12, 1e-12};
+  return {};
+}
+
+Expected RunReference(const Exercise& exercise) {
+  const StepOptions& options = exercise.options;
+  Expected expected;
+  expected.weights = InitialWeights(exercise.config, options.seed, options.type);
+  WholeWeights first;
+  WholeWeights second;
+  for (auto& [name, values] : expected.weights) {
+    first[name] = at::zeros_like(values);
+    second[name] = at::zeros_like(values);
+  }
+  const int64_t length = exercise.config.shape.sequence_length;
+  for (uint64_t number = 1; number <= exercise.steps; ++number) {
+    const Batch batch = BatchOf(exercise, number);
+    at::Tensor balance;
+    const at::Tensor logits = ReferenceLogits(exercise.config, expected.weights,
+                                              batch.tokens.narrow(1, 0, length), &balance);
+    const at::Tensor targets = batch.tokens.narrow(1, 1, length).unsqueeze(-1);
+    const at::Tensor losses = -at::log_softmax(logits, -1).gather(-1, targets).squeeze(-1);
+    const double tokens = std::max(1.0, batch.mask.sum().item<double>());
+    const at::Tensor loss = (losses * batch.mask.to(options.type)).sum() / tokens;
+    const at::Tensor mean_balance = balance / static_cast<double>(options.global_batch);
+    for (auto& [name, values] : expected.weights) values.mutable_grad() = at::Tensor();
+    (loss + mean_balance).backward();
+    const at::NoGradGuard no_gradients;
+    double squares = 0;
+    for (auto& [name, values] : expected.weights) {
+      squares += values.grad().to(at::kDouble).square().sum().item<double>();
+      if (number == 1) expected.first_gradients[name] = values.grad().clone();
+    }
+    StepResult result{loss.item<double>(), mean_balance.item<double>(), std::sqrt(squares)};
+    UpdateStep step{number, options.rate, options.decay, 1};
+    if (options.clip > 0 && result.norm > options.clip) {
+      step.scale = options.clip / (result.norm + 1e-6);
+    }
+    for (auto& [name, values] : expected.weights) {
+      UpdateStep own = step;
+      if (values.dim() < 2 || name == "model.embedding.position.weight") own.decay = 0;
+      at::Tensor flat = values.detach();
+      ApplyRule(options.rule, own, flat, values.grad().contiguous(), first[name], second[name]);
+    }
+    expected.steps.push_back(result);
+  }
+  return expected;
+}
+
+Comparison CompareLayout(const Exercise& exercise, const Expected& expected, const Layout& layout) {
+  Outcome outcome;
+  outcome.first_gradients = LikeZeros(expected.weights);
+  outcome.weights = LikeZeros(expected.weights);
+  std::mutex mutex;
+  Comparison comparison;
+  comparison.failure =
+      RunThreads(layout.world(), kPatience, [&](uint32_t rank, CommunicatorMaker& maker) {
+        RunRank(exercise, layout, rank, maker, mutex, outcome);
+      });
+  if (!comparison.failure.empty()) return comparison;
+  const Tolerance tolerance = ToleranceOf(exercise.options.type);
+  const at::NoGradGuard no_gradients;
+  const std::string gradients =
+      CompareTensors(exercise, "gradient of step 1 of", expected.first_gradients,
+                     outcome.first_gradients, true, tolerance.gradients, comparison.gradients);
+  std::string steps;
+  for (size_t i = 0; i < expected.steps.size(); ++i) {
+    const StepResult& should = expected.steps[i];
+    const StepResult& is = outcome.steps[i];
+    const std::string step = " of step " + std::to_string(i + 1);
+    const double loss = std::abs(should.loss - is.loss) + std::abs(should.balance - is.balance);
+    const double norm = std::abs(should.norm - is.norm) / should.norm;
+    if (!(loss <= tolerance.loss) && steps.empty()) {
+      steps = Both("loss" + step, should.loss, is.loss);
+    }
+    if (!(norm <= tolerance.norm) && steps.empty()) {
+      steps = Both("norm of the gradients" + step, should.norm, is.norm);
+    }
+    comparison.loss = std::max(comparison.loss, loss);
+    comparison.norm = std::max(comparison.norm, norm);
+  }
+  const std::string weights =
+      CompareTensors(exercise, "weights of", expected.weights, outcome.weights, false,
+                     tolerance.weights, comparison.weights);
+  comparison.failure = !gradients.empty() ? gradients : !steps.empty() ? steps : weights;
+  return comparison;
+}
+
+}  // namespace longhaul::training

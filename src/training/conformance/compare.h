@@ -1,0 +1,49 @@
+// Whether a layout computes the same training as the plain model (model/reference.h) on one device:
+// losses and norms of each step, the gradients of the first one, the weights at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/step.h"
+
+namespace longhaul::training {
+
+struct Exercise {
+  ModelConfig config;
+  StepOptions options;
+  uint32_t steps = 50;
+  bool ragged = false;  // sequences of different lengths, one of them empty
+  std::string name;     // of the model, for messages
+};
+
+// What the plain model computes, step by step.
+struct Expected {
+  std::vector<StepResult> steps;
+  WholeWeights first_gradients;
+  WholeWeights weights;
+};
+Expected RunReference(const Exercise& exercise);
+
+// The batch of a step: the same tokens in every layout.
+Batch BatchOf(const Exercise& exercise, uint64_t step);
+
+struct Tolerance {
+  double loss = 1e-5;
+  double norm = 1e-4;       // relative
+  double weights = 1e-5;    // relative to the parameter's largest
+  double gradients = 1e-4;  // of the first step, relative to the parameter's largest
+};
+Tolerance ToleranceOf(at::ScalarType type);
+
+struct Comparison {
+  std::string failure;  // empty: the layout computes the same. Names the first that differs
+  double loss = 0;      // the largest differences
+  double norm = 0;
+  double weights = 0;
+  double gradients = 0;
+};
+Comparison CompareLayout(const Exercise& exercise, const Expected& expected, const Layout& layout);
+
+}  // namespace longhaul::training
