@@ -22,7 +22,7 @@ struct ModelConfig {
 };
 
 // kUnimplemented, with what the engine does not compute, for a shape that it cannot train: latent
-// attention, sliding windows, ALiBi, dropout, capacity limits, routing to groups of
+// attention, sliding windows, ALiBi, dropout, exact GELU, capacity limits, routing to groups of
 // experts.
 Status CheckTrainable(const ModelConfig& config);
 

@@ -173,9 +173,9 @@ void ReadActivation(Values& values, std::string_view key, ModelConfig& model) {
   for (const char* known : {"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu2"}) {
     if (*value == known) return;
   }
-  values.Refuse(key, *value,
-                "the training engine computes silu (swish), gelu, gelu_new (gelu_pytorch_tanh) and "
-                "relu2");
+  values.Refuse(
+      key, *value,
+      "the training engine computes silu (swish), gelu_new (gelu_pytorch_tanh) and relu2");
 }
 
 void ReadGpt2(Values& values, ModelConfig& model) {
