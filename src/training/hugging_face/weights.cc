@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/open_checkpoint.h"
+#include "checkpoint/state.h"
 
 namespace longhaul::training {
 namespace {
@@ -256,6 +257,17 @@ std::map<std::string, std::vector<int64_t>> TensorsOf(const HuggingFaceConfig& c
 
 Result<StoredWeights> StoredWeights::Open(io::FileSystem& files, const std::string& path,
                                           const HuggingFaceConfig& config) {
+  // Before a list of the expected tensors is made.
+  const spec::Model& shape = config.model.shape;
+  const uint64_t experts = shape.experts.has_value() ? shape.experts->count : 0;
+  if (shape.layers * experts > checkpoint::kMaxTensors) {
+    return InvalidArgument(path + ": config.json describes " + std::to_string(shape.layers) +
+                           " layers with " + std::to_string(experts) +
+                           " experts each, more than the " +
+                           std::to_string(checkpoint::kMaxTensors) +
+                           " tensors that files can have: give the config.json that was saved "
+                           "with the weights");
+  }
   StoredWeights weights(files, config);
   ASSIGN_OR_RETURN(weights.catalog_, OpenCatalog(files, path));
   RETURN_IF_ERROR(weights.Check());

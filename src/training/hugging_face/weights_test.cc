@@ -325,6 +325,18 @@ TEST(Weights, AConfigOfAnotherSizeIsRefused) {
                     HasSubstr("and 352 more")));
 }
 
+TEST(Weights, AConfigOfMoreTensorsThanFilesCanHaveIsRefused) {
+  const Saved saved(TinyConfig(Family::kMixtral));
+  nlohmann::json more = TinyConfig(Family::kMixtral);
+  more["num_local_experts"] = 65'536;
+  more["num_hidden_layers"] = 10'000;
+  const auto weights = StoredWeights::Open(Disk(), saved.folder.path(), Parsed(more));
+  ASSERT_FALSE(weights.ok());
+  EXPECT_THAT(weights.status().message(),
+              HasSubstr("config.json describes 10000 layers with 65536 experts each, more than the "
+                        "1048576 tensors that files can have"));
+}
+
 TEST(Weights, AFileThatWasCutIsRefusedAtEachByte) {
   const Saved saved(TinyConfig(Family::kLlama));
   const uint64_t bytes = std::filesystem::file_size(saved.file());
