@@ -5,70 +5,104 @@
 #include <vector>
 
 #include "base/check.h"
+#include "optimizer/fixed_sum.h"
+#include "optimizer/vectorised.h"
 
 namespace longhaul::optimizer {
 namespace {
 
-double RootMeanSquare(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum / static_cast<double>(values.size()));
+// The scale of a step's gradients and what is added to their squares.
+struct Squares {
+  double scale, epsilon;
+
+  [[gnu::always_inline]] double of(float g) const {
+    const double gradient = scale * static_cast<double>(g);
+    return gradient * gradient + epsilon;
+  }
+};
+
+// Adds the squares of a row to the sums of the columns, and returns the sum of the row.
+LONGHAUL_VECTORISED
+double AddRow(const Squares& squares, size_t columns, const float* __restrict g,
+              double* __restrict sums) {
+  return FixedSum(
+      columns, [&](size_t i) __attribute__((always_inline)) {
+        const double square = squares.of(g[i]);
+        sums[i] += square;
+        return square;
+      });
 }
+
+// The sums of squares of some weights and of their u.
+struct Sizes {
+  double weights = 0, directions = 0;
+};
+
+[[gnu::always_inline]] inline double Square(float value) {
+  return static_cast<double>(value) * static_cast<double>(value);
+}
+
+// Of one row, where u is g' divided by a root of the row and a root of each column.
+LONGHAUL_VECTORISED
+Sizes SizesOfRow(float of_row, size_t columns, const float* __restrict w, const float* __restrict g,
+                 const float* __restrict of_columns) {
+  return {.weights = FixedSum(
+              columns, [&](size_t i) __attribute__((always_inline)) { return Square(w[i]); }),
+          .directions = FixedSum(
+              columns, [&](size_t i) __attribute__((always_inline)) {
+                return Square(of_row * of_columns[i] * g[i]);
+              })};
+}
+
+LONGHAUL_VECTORISED
+void StepRow(float keep, float factor, float of_row, size_t columns, float* __restrict w,
+             const float* __restrict g, const float* __restrict of_columns) {
+  for (size_t i = 0; i < columns; ++i) {
+    w[i] = w[i] * keep - factor * (of_row * of_columns[i] * g[i]);
+  }
+}
+
+// v of a vector, and the reciprocal of its root.
+LONGHAUL_VECTORISED
+void RunVector(const Squares& squares, double beta, size_t count, const float* __restrict g,
+               float* __restrict v, float* __restrict reciprocals) {
+  const double rest = 1 - beta;
+  for (size_t i = 0; i < count; ++i) {
+    const double moment = beta * static_cast<double>(v[i]) + rest * squares.of(g[i]);
+    v[i] = static_cast<float>(moment);
+    reciprocals[i] = static_cast<float>(1 / std::sqrt(moment));
+  }
+}
+
+// u_ij is of_rows[i] * of_columns[j] * g_ij.
+struct Factors {
+  std::vector<float> of_rows, of_columns;
+};
 
 // Moves the running means of a matrix' squares on, over rows and over columns.
-void Average(const Adafactor& adafactor, double beta, double scale, size_t columns,
-             std::span<const float> gradients, std::span<float> of_rows,
-             std::span<float> of_columns) {
+Factors MoveMeans(const Squares& squares, double beta, size_t columns,
+                  std::span<const float> gradients, std::span<float> of_rows,
+                  std::span<float> of_columns) {
+  const size_t rows = of_rows.size();
   std::vector<double> sums(columns);
-  for (size_t row = 0; row < of_rows.size(); ++row) {
-    double sum = 0;
-    for (size_t column = 0; column < columns; ++column) {
-      const double gradient = scale * static_cast<double>(gradients[row * columns + column]);
-      const double square = gradient * gradient + adafactor.epsilon;
-      sum += square;
-      sums[column] += square;
-    }
-    of_rows[row] = static_cast<float>(beta * static_cast<double>(of_rows[row]) +
-                                      (1 - beta) * sum / static_cast<double>(columns));
-  }
-  const auto rows = static_cast<double>(of_rows.size());
-  for (size_t column = 0; column < columns; ++column) {
-    of_columns[column] = static_cast<float>(beta * static_cast<double>(of_columns[column]) +
-                                            (1 - beta) * sums[column] / rows);
-  }
-}
-
-// g' divided by the root of its second moment.
-std::vector<float> DirectionOfMatrix(double scale, size_t columns, std::span<const float> gradients,
-                                     std::span<const float> of_rows,
-                                     std::span<const float> of_columns) {
   double mean = 0;
-  for (const float row : of_rows) mean += static_cast<double>(row);
-  mean /= static_cast<double>(of_rows.size());
-  std::vector<double> roots(columns);
-  for (size_t i = 0; i < columns; ++i) roots[i] = 1 / std::sqrt(static_cast<double>(of_columns[i]));
-  std::vector<float> direction(gradients.size());
-  for (size_t row = 0; row < of_rows.size(); ++row) {
-    const double factor = scale * std::sqrt(mean / static_cast<double>(of_rows[row]));
-    for (size_t i = 0; i < columns; ++i) {
-      direction[row * columns + i] =
-          static_cast<float>(factor * roots[i] * static_cast<double>(gradients[row * columns + i]));
-    }
+  for (size_t i = 0; i < rows; ++i) {
+    const double sum = AddRow(squares, columns, gradients.data() + i * columns, sums.data());
+    of_rows[i] = static_cast<float>(beta * static_cast<double>(of_rows[i]) +
+                                    (1 - beta) * sum / static_cast<double>(columns));
+    mean += static_cast<double>(of_rows[i]) / static_cast<double>(rows);
   }
-  return direction;
-}
-
-std::vector<float> DirectionOfVector(const Adafactor& adafactor, double beta, double scale,
-                                     std::span<const float> gradients, std::span<float> second) {
-  std::vector<float> direction(gradients.size());
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const double gradient = scale * static_cast<double>(gradients[i]);
-    const double moment = beta * static_cast<double>(second[i]) +
-                          (1 - beta) * (gradient * gradient + adafactor.epsilon);
-    second[i] = static_cast<float>(moment);
-    direction[i] = static_cast<float>(gradient / std::sqrt(moment));
+  Factors factors = {std::vector<float>(rows), std::vector<float>(columns)};
+  for (size_t j = 0; j < columns; ++j) {
+    of_columns[j] = static_cast<float>(beta * static_cast<double>(of_columns[j]) +
+                                       (1 - beta) * sums[j] / static_cast<double>(rows));
+    factors.of_columns[j] = static_cast<float>(1 / std::sqrt(static_cast<double>(of_columns[j])));
   }
-  return direction;
+  for (size_t i = 0; i < rows; ++i) {
+    factors.of_rows[i] =
+        static_cast<float>(squares.scale * std::sqrt(mean / static_cast<double>(of_rows[i])));
+  }
+  return factors;
 }
 
 }  // namespace
@@ -80,20 +114,32 @@ void Update(const Adafactor& adafactor, const Step& step, size_t rows, size_t co
   CHECK(weights.size() == count && gradients.size() == count);
   CHECK(state.size() == StateOf(adafactor, rows, columns));
   const double beta = 1 - std::pow(static_cast<double>(step.number), -0.8);
-  std::vector<float> direction;
+  const Squares squares = {step.scale, adafactor.epsilon};
+  Factors factors;
   if (rows == 1) {
-    direction = DirectionOfVector(adafactor, beta, step.scale, gradients, state);
+    factors = {{static_cast<float>(step.scale)}, std::vector<float>(columns)};
+    RunVector(squares, beta, columns, gradients.data(), state.data(), factors.of_columns.data());
   } else {
-    const auto of_rows = state.first(rows);
-    const auto of_columns = state.subspan(rows);
-    Average(adafactor, beta, step.scale, columns, gradients, of_rows, of_columns);
-    direction = DirectionOfMatrix(step.scale, columns, gradients, of_rows, of_columns);
+    factors = MoveMeans(squares, beta, columns, gradients, state.first(rows), state.subspan(rows));
   }
-  const double clip = std::max(1.0, RootMeanSquare(direction) / adafactor.threshold);
+  Sizes sizes;
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t at = row * columns;
+    const Sizes here = SizesOfRow(factors.of_rows[row], columns, weights.data() + at,
+                                  gradients.data() + at, factors.of_columns.data());
+    sizes.weights += here.weights;
+    sizes.directions += here.directions;
+  }
+  const auto root_mean = [&](double sum) { return std::sqrt(sum / static_cast<double>(count)); };
+  const double clip = std::max(1.0, root_mean(sizes.directions) / adafactor.threshold);
   const auto factor =
-      static_cast<float>(step.rate * std::max(adafactor.least, RootMeanSquare(weights)) / clip);
+      static_cast<float>(step.rate * std::max(adafactor.least, root_mean(sizes.weights)) / clip);
   const auto keep = static_cast<float>(1 - step.rate * step.decay);
-  for (size_t i = 0; i < count; ++i) weights[i] = weights[i] * keep - factor * direction[i];
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t at = row * columns;
+    StepRow(keep, factor, factors.of_rows[row], columns, weights.data() + at, gradients.data() + at,
+            factors.of_columns.data());
+  }
 }
 
 }  // namespace longhaul::optimizer

@@ -10,7 +10,8 @@
 namespace longhaul::optimizer::adafactor_test {
 namespace {
 
-constexpr size_t kRows = 5, kColumns = 7, kCount = kRows * kColumns;
+// More columns than a sum has lanes, and no multiple of them.
+constexpr size_t kRows = 5, kColumns = 39, kCount = kRows * kColumns;
 
 // The formulas of the header in double, for one matrix.
 struct Oracle {

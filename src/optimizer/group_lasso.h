@@ -9,7 +9,9 @@
 //   s = clamp(z, -L1, L1) - z          r = |s|
 //   x = r > L21 ? (1 - L21 / r) s / (sqrt(v') + epsilon + 2 L2) : 0
 //
-// Group AdaGrad, which is group FTRL-proximal:
+// Group AdaGrad, which is group FTRL for any power (the paper's group lasso in FTRL-proximal of
+// McMahan et al., Ad Click Prediction: a View from the Trenches, KDD 2013, whose power is 1/2;
+// implementations name it learning_rate_power = -power). Powers other than 1/2 are not vectorised:
 //   n' = n + g^2                       z += g - (n'^power - n^power) / rate * x
 //   s = clamp(z, -l1, l1) - z          r = |s|
 //   x = r > l21 sqrt(d) ? (1 - l21 sqrt(d) / r) s / (n'^power / rate + 2 l2) : 0

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "optimizer/fixed_sum.h"
+#include "optimizer/transposed.h"
 #include "optimizer/vectorised.h"
 
 namespace longhaul::optimizer {
@@ -34,20 +36,12 @@ void Add(size_t count, float first, const float* __restrict a, float second,
   for (size_t i = 0; i < count; ++i) out[i] = first * a[i] + second * out[i];
 }
 
-std::vector<float> Transposed(size_t rows, size_t columns, std::span<const float> matrix) {
-  std::vector<float> transposed(matrix.size());
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t column = 0; column < columns; ++column) {
-      transposed[column * rows + row] = matrix[row * columns + column];
-    }
-  }
-  return transposed;
-}
-
-double Norm(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
+LONGHAUL_VECTORISED
+double SquaresOf(size_t count, const float* values) {
+  return FixedSum(
+      count, [&](size_t i) __attribute__((always_inline)) {
+        return static_cast<double>(values[i]) * static_cast<double>(values[i]);
+      });
 }
 
 }  // namespace
@@ -74,7 +68,8 @@ void Update(const Muon& muon, const Step& step, size_t rows, size_t columns,
   Accumulate({static_cast<float>(muon.momentum), static_cast<float>(1 - muon.momentum),
               static_cast<float>(step.scale)},
              count, gradients.data(), momentum.data(), direction.data());
-  const auto factor = static_cast<float>(1 / std::max(Norm(direction), 1e-7));
+  const auto factor =
+      static_cast<float>(1 / std::max(std::sqrt(SquaresOf(count, direction.data())), 1e-7));
   for (float& value : direction) value *= factor;
   const bool tall = rows > columns;
   if (tall) direction = Transposed(rows, columns, direction);

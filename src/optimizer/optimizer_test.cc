@@ -286,6 +286,72 @@ TEST(GroupAdaGrad, WithoutPenaltiesIsAdaGrad) {
   }
 }
 
+// One step of group AdaGrad (group FTRL) on one row: `first` is n and `third` is z.
+void StepOfGroupAdaGrad(const GroupAdaGrad& adagrad, const Step& step, std::span<Scalar> row,
+                        std::span<const float> gradients) {
+  double squares = 0;
+  const auto shrunk = [&](const Scalar& s) {
+    return std::clamp(s.third, -adagrad.penalties.l1, adagrad.penalties.l1) - s.third;
+  };
+  for (size_t i = 0; i < row.size(); ++i) {
+    Scalar& s = row[i];
+    const double g = gradients[i] * step.scale, before = std::pow(s.first, adagrad.power);
+    s.first += g * g;
+    s.third += g - (std::pow(s.first, adagrad.power) - before) / step.rate * s.weight;
+    squares += shrunk(s) * shrunk(s);
+  }
+  const double length = std::sqrt(squares);
+  const double l21 = adagrad.penalties.l21 * std::sqrt(static_cast<double>(row.size()));
+  for (Scalar& s : row) {
+    const double root = std::pow(s.first, adagrad.power) / step.rate + 2 * adagrad.penalties.l2;
+    s.weight = length > l21 ? (1 - l21 / length) * shrunk(s) / root : 0;
+  }
+}
+
+TEST(GroupAdaGrad, AgreesWithTheFormulaForEachPower) {
+  for (const double power : {0.5, 0.3, 0.75, 1.0}) {
+    GroupAdaGrad adagrad;
+    adagrad.power = power;
+    adagrad.penalties = {0.02, 0.03, 0.4};
+    Step step;
+    step.rate = 0.05;
+    step.scale = 0.5;
+    State state;
+    std::vector<Scalar> scalars(kCount);
+    Begin(adagrad, step.rate, state.weights, state.first, state.second);
+    for (size_t i = 0; i < kCount; ++i) {
+      const double weight = state.weights[i];
+      scalars[i] = {weight, 0.1, 0, -std::pow(0.1, power) / step.rate * weight};
+    }
+    size_t dropped = 0;
+    for (int number = 1; number <= kSteps; ++number) {
+      const std::vector<float> gradients = Gradients(number);
+      dropped =
+          Update(adagrad, step, kColumns, state.weights, gradients, state.first, state.second);
+      for (size_t row = 0; row < kRows; ++row) {
+        StepOfGroupAdaGrad(adagrad, step, std::span(scalars).subspan(row * kColumns, kColumns),
+                           Cut(gradients, row * kColumns, (row + 1) * kColumns));
+      }
+    }
+    EXPECT_LT(dropped, kRows) << power;
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_NEAR(state.weights[i], scalars[i].weight, 1e-5 * (1 + std::abs(scalars[i].weight)))
+          << power << " " << i;
+    }
+  }
+}
+
+// The squares of such numbers are 0 in float.
+TEST(GroupLasso, WithoutPenaltiesRowsOfTinyWeightsAreNotDropped) {
+  std::vector<float> weights(40, 1e-25F), sum(40), offset(40);
+  const GroupAdaGrad adagrad;
+  Step step;
+  step.rate = 0.05;
+  Begin(adagrad, step.rate, weights, sum, offset);
+  EXPECT_EQ(Update(adagrad, step, 20, weights, std::vector<float>(40), sum, offset), 0u);
+  for (const float weight : weights) EXPECT_FLOAT_EQ(weight, 1e-25F);
+}
+
 // Rows that get no gradient shrink until they are dropped as a whole; the others stay.
 TEST(GroupAdam, DropsRowsWithoutASignalAndKeepsTheOthers) {
   GroupAdam adam;
@@ -333,6 +399,31 @@ TEST(GroupLasso, AnyCutBetweenRowsGivesTheSameBits) {
   }
   EXPECT_EQ(Bits(whole.weights), Bits(cut.weights));
   EXPECT_EQ(Bits(whole.third), Bits(cut.third));
+}
+
+// Rows are worked on in chunks of about 1,024 elements.
+TEST(GroupLasso, LongRowsAreDividedWithTheSameBits) {
+  GroupAdaGrad adagrad;
+  adagrad.penalties = {0.001, 0.002, 0.003};
+  Step step;
+  step.rate = 0.05;
+  for (const size_t columns : {size_t{1}, size_t{16}, size_t{300}, size_t{2000}}) {
+    const size_t rows = 7000 / columns, count = rows * columns;
+    const std::vector<float> gradients = Gradients(1, count);
+    std::vector<float> weights = Noise(2, count, 1), sum(count), offset(count);
+    Begin(adagrad, step.rate, weights, sum, offset);
+    std::vector<float> cut = weights, cut_sum = sum, cut_offset = offset;
+    const size_t all = Update(adagrad, step, columns, weights, gradients, sum, offset);
+    size_t parts = 0;
+    for (size_t begin = 0; begin < count; begin += columns) {
+      const size_t end = begin + columns;
+      parts += Update(adagrad, step, columns, Cut(cut, begin, end), Cut(gradients, begin, end),
+                      Cut(cut_sum, begin, end), Cut(cut_offset, begin, end));
+    }
+    EXPECT_EQ(all, parts) << columns;
+    EXPECT_EQ(Bits(weights), Bits(cut)) << columns;
+    EXPECT_EQ(Bits(offset), Bits(cut_offset)) << columns;
+  }
 }
 
 // ------------------------------------------------------------------------------- sharpness

@@ -1,6 +1,7 @@
 #include "training/conformance/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <mutex>
@@ -45,23 +46,43 @@ struct Outcome {
   WholeWeights weights;
 };
 
-void RunRank(const Exercise& exercise, const Layout& layout, uint32_t rank,
+constexpr auto kState =
+    std::to_array({Content::kWeights, Content::kFirstMoments, Content::kSecondMoments});
+
+// A run of some steps in one layout. It begins with `begin`, if that is not null.
+struct Stretch {
+  Layout layout;
+  uint64_t first_step = 1;
+  uint64_t last_step = 1;
+  std::array<WholeWeights, kState.size()>* begin = nullptr;
+  std::array<WholeWeights, kState.size()>* end = nullptr;
+};
+
+void RunRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
              CommunicatorMaker& maker, std::mutex& mutex, Outcome& outcome) {
   Result<std::unique_ptr<Trainer>> trainer =
-      Trainer::Create(exercise.config, layout, exercise.options, rank, maker);
+      Trainer::Create(exercise.config, stretch.layout, exercise.options, rank, maker);
   if (!trainer.ok()) throw CommunicationError(trainer.status().message());
-  const auto export_to = [&](bool gradients, WholeWeights& to) {
-    const at::NoGradGuard no_gradients;
-    (*trainer)->parameters().Export(gradients, to);
-  };
-  for (uint64_t step = 1; step <= exercise.steps; ++step) {
+  SlicedParameters& parameters = (*trainer)->parameters();
+  for (size_t i = 0; stretch.begin != nullptr && i < kState.size(); ++i) {
+    parameters.Import(kState[i], (*stretch.begin)[i]);
+  }
+  for (uint64_t step = stretch.first_step; step <= stretch.last_step; ++step) {
     const Result<StepResult> done = (*trainer)->Step(step, BatchOf(exercise, step));
     if (!done.ok()) throw CommunicationError(done.status().message());
-    if (step == 1) export_to(true, outcome.first_gradients);
+    if (step == 1) parameters.Export(Content::kGradients, outcome.first_gradients);
     const std::lock_guard lock(mutex);
     if (outcome.steps.size() < step) outcome.steps.push_back(*done);
   }
-  export_to(false, outcome.weights);
+  for (size_t i = 0; i < kState.size(); ++i) parameters.Export(kState[i], (*stretch.end)[i]);
+}
+
+std::string RunStretch(const Exercise& exercise, const Stretch& stretch, Outcome& outcome) {
+  std::mutex mutex;
+  return RunThreads(stretch.layout.world(), kPatience,
+                    [&](uint32_t rank, CommunicatorMaker& maker) {
+                      RunRank(exercise, stretch, rank, maker, mutex, outcome);
+                    });
 }
 
 // Relative differences are those to the largest value of the tensor; what is below a millionth of
@@ -159,17 +180,24 @@ Expected RunReference(const Exercise& exercise) {
   return expected;
 }
 
-Comparison CompareLayout(const Exercise& exercise, const Expected& expected, const Layout& layout) {
+Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
+                          const std::vector<Layout>& layouts) {
   Outcome outcome;
   outcome.first_gradients = LikeZeros(expected.weights);
-  outcome.weights = LikeZeros(expected.weights);
-  std::mutex mutex;
+  std::array<WholeWeights, kState.size()> state;
   Comparison comparison;
-  comparison.failure =
-      RunThreads(layout.world(), kPatience, [&](uint32_t rank, CommunicatorMaker& maker) {
-        RunRank(exercise, layout, rank, maker, mutex, outcome);
-      });
-  if (!comparison.failure.empty()) return comparison;
+  uint64_t done = 0;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    std::array<WholeWeights, kState.size()> end;
+    for (WholeWeights& each : end) each = LikeZeros(expected.weights);
+    Stretch stretch{layouts[i], done + 1, exercise.steps * (i + 1) / layouts.size(),
+                    i == 0 ? nullptr : &state, &end};
+    comparison.failure = RunStretch(exercise, stretch, outcome);
+    if (!comparison.failure.empty()) return comparison;
+    done = stretch.last_step;
+    state = std::move(end);
+  }
+  outcome.weights = std::move(state[0]);
   const Tolerance tolerance = ToleranceOf(exercise.options.type);
   const at::NoGradGuard no_gradients;
   const std::string gradients =

@@ -69,7 +69,7 @@ void ExpectEqual(const Exercise& exercise, const std::vector<std::string>& layou
   for (const std::string& text : layouts) {
     const Result<Layout> layout = ParseLayout(text);
     ASSERT_TRUE(layout.ok()) << layout.status();
-    const Comparison comparison = CompareLayout(exercise, expected, *layout);
+    const Comparison comparison = CompareLayouts(exercise, expected, {*layout});
     EXPECT_EQ(comparison.failure, "") << text;
     std::printf("%-40s loss %.1e norm %.1e gradients %.1e weights %.1e\n", text.c_str(),
                 comparison.loss, comparison.norm, comparison.gradients, comparison.weights);
@@ -105,6 +105,19 @@ TEST(Conformance, InterleavedStages) {
   Exercise exercise = Dense();
   exercise.config.shape.layers = 5;
   ExpectEqual(exercise, {"pp2x2 interleaved mb4", "pp2x2 interleaved mb8 tp2 sp zero3"});
+}
+
+// Weights and moments go from one layout to the next.
+TEST(Conformance, TrainingResumesInOtherLayouts) {
+  at::set_num_threads(1);
+  Exercise exercise = Mixture();
+  exercise.steps = 6;
+  const Expected expected = RunReference(exercise);
+  std::vector<Layout> layouts;
+  for (const char* text : {"dp2 ep2 zero3", "pp3 tp2 sp mb4", "cp2 dp2 zero1"}) {
+    layouts.push_back(*ParseLayout(text));
+  }
+  EXPECT_EQ(CompareLayouts(exercise, expected, layouts).failure, "");
 }
 
 }  // namespace

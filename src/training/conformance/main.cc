@@ -24,14 +24,17 @@ constexpr std::string_view kHelp =
     "weights with the plain model on one device. The ranks are threads of this process.\n"
     "\n"
     "  longhaul-conformance [--layouts N] [--steps N] [--type f32|f64] [--model NAME]\n"
-    "                       [--layout TEXT] [--seed N] [--json]\n"
+    "                       [--layout TEXT | --resume] [--seed N] [--stop-at-first] [--json]\n"
     "\n"
     "  --layouts N     layouts for each model (64); together they contain each pair of settings\n"
     "  --steps N       steps of each (50)\n"
     "  --type TYPE     f32 or f64 (f32)\n"
     "  --model NAME    only the models whose name contains it\n"
     "  --layout TEXT   only this layout, as the messages print it\n"
+    "  --resume        every ordered pair of the layouts: the second one takes over the state of\n"
+    "                  the first after half of the steps\n"
     "  --seed N        of the choice of layouts (1)\n"
+    "  --stop-at-first stop at the first layout that differs\n"
     "  --json          a line of JSON for each layout\n"
     "\n"
     "Examples:\n"
@@ -47,6 +50,8 @@ struct Options {
   at::ScalarType type = at::kFloat;
   std::string model;
   std::optional<Layout> layout;
+  bool resume = false;
+  bool stop_at_first = false;
   bool json = false;
 };
 
@@ -85,8 +90,12 @@ Result<Options> ReadOptions(int count, char** arguments) {
   Options options;
   for (int i = 1; i < count; ++i) {
     const std::string_view flag = arguments[i];
-    if (flag == "--json") {
-      options.json = true;
+    bool* const on = flag == "--json"            ? &options.json
+                     : flag == "--stop-at-first" ? &options.stop_at_first
+                     : flag == "--resume"        ? &options.resume
+                                                 : nullptr;
+    if (on != nullptr) {
+      *on = true;
       continue;
     }
     if (i + 1 == count) return InvalidArgument(std::string(flag) + " needs a value; see --help");
@@ -95,11 +104,35 @@ Result<Options> ReadOptions(int count, char** arguments) {
   return options;
 }
 
-void Print(const Options& options, const Exercise& exercise, const Layout& layout,
+using Layouts = std::vector<Layout>;  // one after the other
+
+std::string TextOf(const Layouts& layouts) {
+  std::string text = ToString(layouts.front());
+  for (size_t i = 1; i < layouts.size(); ++i) text += ", then " + ToString(layouts[i]);
+  return text;
+}
+
+// What is to be compared with the plain model.
+std::vector<Layouts> Cases(const Options& options, const Exercise& exercise) {
+  if (options.layout.has_value()) return {{*options.layout}};
+  const std::vector<Layout> chosen =
+      ChooseLayouts(AllLayouts(exercise, 8), options.layouts, options.seed);
+  std::vector<Layouts> cases;
+  for (const Layout& first : chosen) {
+    if (!options.resume) cases.push_back({first});
+    for (const Layout& second : chosen) {
+      if (options.resume && !(first == second)) cases.push_back({first, second});
+    }
+  }
+  return cases;
+}
+
+void Print(const Options& options, const Exercise& exercise, const Layouts& layouts,
            const Comparison& comparison) {
+  const std::string layout = TextOf(layouts);
   if (options.json) {
     const nlohmann::json line = {{"model", exercise.name},
-                                 {"layout", ToString(layout)},
+                                 {"layout", layout},
                                  {"equal", comparison.failure.empty()},
                                  {"failure", comparison.failure},
                                  {"loss", comparison.loss},
@@ -108,12 +141,14 @@ void Print(const Options& options, const Exercise& exercise, const Layout& layou
                                  {"weights", comparison.weights}};
     std::printf("%s\n", line.dump().c_str());
   } else if (!comparison.failure.empty()) {
-    std::printf(
-        "DIFFERENT %s, %s\n  %s\n  again: longhaul-conformance --model \"%s\" --layout "
-        "\"%s\" --steps %u --type %s\n",
-        exercise.name.c_str(), ToString(layout).c_str(), comparison.failure.c_str(),
-        exercise.name.c_str(), ToString(layout).c_str(), exercise.steps,
-        options.type == at::kDouble ? "f64" : "f32");
+    std::printf("DIFFERENT %s, %s\n  %s\n", exercise.name.c_str(), layout.c_str(),
+                comparison.failure.c_str());
+    if (layouts.size() == 1) {
+      std::printf(
+          "  again: longhaul-conformance --model \"%s\" --layout \"%s\" --steps %u --type %s\n",
+          exercise.name.c_str(), layout.c_str(), exercise.steps,
+          options.type == at::kDouble ? "f64" : "f32");
+    }
   }
   std::fflush(stdout);
 }
@@ -126,19 +161,18 @@ Result<uint32_t> RunAll(const Options& options) {
   for (const Exercise& exercise : Exercises(options.type, options.steps)) {
     if (exercise.name.find(options.model) == std::string::npos) continue;
     found = true;
-    std::vector<Layout> layouts =
-        ChooseLayouts(AllLayouts(exercise, 8), options.layouts, options.seed);
     if (options.layout.has_value()) {
       RETURN_IF_ERROR(CheckLayout(exercise.config, *options.layout, exercise.options.global_batch));
-      layouts = {*options.layout};
     }
+    const std::vector<Layouts> cases = Cases(options, exercise);
     const Expected expected = RunReference(exercise);
     Comparison largest;
-    for (const Layout& layout : layouts) {
-      const Comparison comparison = CompareLayout(exercise, expected, layout);
-      Print(options, exercise, layout, comparison);
+    for (const Layouts& layouts : cases) {
+      const Comparison comparison = CompareLayouts(exercise, expected, layouts);
+      Print(options, exercise, layouts, comparison);
       ++compared;
       if (!comparison.failure.empty()) ++different;
+      if (different > 0 && options.stop_at_first) return different;
       largest.loss = std::max(largest.loss, comparison.loss);
       largest.norm = std::max(largest.norm, comparison.norm);
       largest.gradients = std::max(largest.gradients, comparison.gradients);
@@ -146,9 +180,9 @@ Result<uint32_t> RunAll(const Options& options) {
     }
     if (!options.json) {
       std::printf(
-          "%s: %zu layouts; largest differences: loss %.1e, norm %.1e, gradients %.1e, "
+          "%s: %zu cases; largest differences: loss %.1e, norm %.1e, gradients %.1e, "
           "weights %.1e\n",
-          exercise.name.c_str(), layouts.size(), largest.loss, largest.norm, largest.gradients,
+          exercise.name.c_str(), cases.size(), largest.loss, largest.norm, largest.gradients,
           largest.weights);
       std::fflush(stdout);
     }
@@ -157,7 +191,7 @@ Result<uint32_t> RunAll(const Options& options) {
     return InvalidArgument("--model: no model's name contains '" + Printable(options.model, 40) +
                            "'");
   }
-  if (!options.json) std::printf("%u layouts compared, %u different\n", compared, different);
+  if (!options.json) std::printf("%u cases compared, %u different\n", compared, different);
   return different;
 }
 

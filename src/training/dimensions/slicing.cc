@@ -167,19 +167,49 @@ class SlicedParameters::Bucket {
     }
   }
 
-  void Export(bool gradients, WholeWeights& to) {
-    at::Tensor flat = gradients ? own_gradients_ : own_weights_;
+  void Export(Content content, WholeWeights& to) {
+    at::Tensor flat = Own(content);
     if (slicing_ != Slicing::kNone) flat = tokens_->AllGather(flat);
+    ForEach(flat, [&](const Parameter& parameter, const at::Tensor& values) {
+      ShareOf(to.at(parameter.name), parameter).copy_(values);
+    });
+  }
+
+  void Import(Content content, const WholeWeights& from) {
+    at::Tensor flat = at::zeros_like(weights_);
+    ForEach(flat, [&](const Parameter& parameter, const at::Tensor& values) {
+      values.copy_(ShareOf(from.at(parameter.name), parameter));
+    });
+    Own(content).copy_(flat.narrow(0, begin_, slice_));
+    if (content == Content::kWeights && whole_) weights_.copy_(flat);
+  }
+
+ private:
+  at::Tensor& Own(Content content) {
+    switch (content) {
+      case Content::kWeights:
+        return own_weights_;
+      case Content::kGradients:
+        return own_gradients_;
+      case Content::kFirstMoments:
+        return first_moment_;
+      case Content::kSecondMoments:
+        break;
+    }
+    return second_moment_;
+  }
+
+  // Calls `action` with each parameter and its part of the whole bucket's elements.
+  template <typename Action>
+  void ForEach(const at::Tensor& flat, Action action) {
+    const at::NoGradGuard no_gradients;
     int64_t offset = 0;
     for (const Parameter& parameter : parameters_) {
-      const at::NoGradGuard no_gradients;
-      ShareOf(to.at(parameter.name), parameter)
-          .copy_(flat.narrow(0, offset, parameter.count()).view(parameter.shape));
+      action(parameter, flat.narrow(0, offset, parameter.count()).view(parameter.shape));
       offset += parameter.count();
     }
   }
 
- private:
   // Both ends of a pipeline have a copy of tied embeddings.
   void MakeEnds(RankContext& rank, CommunicatorMaker& maker) {
     if (!parameters_.front().tied || rank.layout.pipeline == 1) return;
@@ -191,11 +221,9 @@ class SlicedParameters::Bucket {
   }
 
   void Fill(uint64_t seed) {
-    int64_t offset = 0;
-    for (const Parameter& parameter : parameters_) {
-      FillShare(parameter, seed, weights_.narrow(0, offset, parameter.count()));
-      offset += parameter.count();
-    }
+    ForEach(weights_, [&](const Parameter& parameter, const at::Tensor& values) {
+      FillShare(parameter, seed, values.view({-1}));
+    });
   }
 
   const Slicing slicing_;
@@ -273,8 +301,12 @@ void SlicedParameters::Update(const Rule& rule, const UpdateStep& step) {
   for (const auto& bucket : buckets_) bucket->Update(rule, step);
 }
 
-void SlicedParameters::Export(bool gradients, WholeWeights& to) {
-  for (const auto& bucket : buckets_) bucket->Export(gradients, to);
+void SlicedParameters::Export(Content content, WholeWeights& to) {
+  for (const auto& bucket : buckets_) bucket->Export(content, to);
+}
+
+void SlicedParameters::Import(Content content, const WholeWeights& from) {
+  for (const auto& bucket : buckets_) bucket->Import(content, from);
 }
 
 }  // namespace longhaul::training

@@ -29,6 +29,8 @@
 
 namespace longhaul::training {
 
+enum class Content { kWeights, kGradients, kFirstMoments, kSecondMoments };
+
 class SlicedParameters {
  public:
   // Those of the layers (and kEmbedding, kOutput) `layers`, in this order on all ranks of a stage.
@@ -53,8 +55,10 @@ class SlicedParameters {
   double SquaredNorm();
   void Update(const Rule& rule, const UpdateStep& step);
 
-  // Writes this rank's share of weights or gradients into the whole tensors, which exist.
-  void Export(bool gradients, WholeWeights& to);
+  // Writes this rank's share into the whole tensors, which exist.
+  void Export(Content content, WholeWeights& to);
+  // Takes this rank's share of weights or moments from the whole tensors, in any layout.
+  void Import(Content content, const WholeWeights& from);
 
  private:
   class Bucket;
