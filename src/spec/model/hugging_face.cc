@@ -195,7 +195,16 @@ uint32_t DenseFirst(Config& config) {
 
 void ReadQwenExperts(Config& config, Model& model) {
   Experts experts;
-  experts.count = config.Whole("num_experts", kMaxModelExperts);
+  // Transformers 5 writes num_local_experts instead.
+  experts.count = config.Whole("num_local_experts", kMaxModelExperts, 0);
+  const bool renamed = experts.count > 0;
+  const uint32_t count = config.Whole("num_experts", kMaxModelExperts,
+                                      renamed ? std::optional(experts.count) : std::nullopt);
+  if (renamed && count != experts.count) {
+    config.Refuse("num_experts", "is " + std::to_string(count) + ", but num_local_experts is " +
+                                     std::to_string(experts.count) + ": give one of them");
+  }
+  experts.count = count;
   experts.top_k = config.Whole("num_experts_per_tok", kMaxModelExperts);
   experts.ffn_hidden = config.Whole("moe_intermediate_size", kMaxModelFfn);
   experts.shared_ffn_hidden = config.Whole("shared_expert_intermediate_size", kMaxModelFfn, 0);

@@ -242,5 +242,17 @@ TEST(ModelReference, DocumentsEveryKeyWithItsLimitsAndNoOther) {
   for (const auto& [path, text] : lister.limits) ADD_FAILURE() << path << ": " << text;
 }
 
+// Transformers 5 writes num_local_experts in place of num_experts.
+TEST(HuggingFace, TheNumberOfQwensExpertsHasTwoNames) {
+  const std::string start = R"({"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 8,
+    "intermediate_size": 12, "num_attention_heads": 4, "vocab_size": 15, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 6, "max_position_embeddings": 16)";
+  EXPECT_EQ(Read(start + R"(, "num_local_experts": 4})").experts->count, 4u);
+  EXPECT_EQ(Read(start + R"(, "num_experts": 4})").experts->count, 4u);
+  EXPECT_THAT(Refusal(start + R"(, "num_local_experts": 4, "num_experts": 8})"),
+              HasSubstr("test: num_experts: is 8, but num_local_experts is 4: give one of them"));
+  EXPECT_THAT(Refusal(start + "}"), HasSubstr("num_experts: is missing"));
+}
+
 }  // namespace
 }  // namespace longhaul::spec
