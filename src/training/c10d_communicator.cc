@@ -92,7 +92,7 @@ class C10dCommunicator : public Communicator {
   void Reduce(at::Tensor& values, c10d::ReduceOp operation) {
     std::vector<at::Tensor> tensors = {values.contiguous()};
     c10d::AllreduceOptions options;
-    options.reduceOp = std::move(operation);
+    options.reduceOp = operation;
     Wait(gloo_->allreduce(tensors, options));
     if (!tensors[0].is_same(values)) values.copy_(tensors[0]);
   }

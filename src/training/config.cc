@@ -14,11 +14,6 @@ Status CheckTrainable(const ModelConfig& config) {
   if (shape.sliding_window.has_value()) return refuse("attention in a sliding window");
   if (shape.position == spec::Position::kAlibi) return refuse("ALiBi positions");
   if (shape.dropout) return refuse("dropout: set its probability to 0");
-  if (config.exact_gelu) {
-    return refuse(
-        "GELU by the error function ('gelu' in a config.json), but only by its approximation with "
-        "tanh: give a model with 'gelu_new'");
-  }
   if (shape.multi_token_prediction_layers > 0) return refuse("multi-token prediction");
   if (shape.position == spec::Position::kRope && shape.head_dim % 2 != 0) {
     return refuse("rotary positions with an odd head_dim (" + std::to_string(shape.head_dim) + ")");

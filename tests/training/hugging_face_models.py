@@ -30,6 +30,8 @@ MODELS = {
     "llama-bfloat16": (hf.LlamaForCausalLM, hf.LlamaConfig(**LLAMA), torch.bfloat16),
     "llama-float16": (hf.LlamaForCausalLM, hf.LlamaConfig(**LLAMA), torch.float16),
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(**GPT2), torch.float32),
+    "gpt2-exact-gelu": (hf.GPT2LMHeadModel, hf.GPT2Config(**GPT2, activation_function="gelu"),
+                        torch.float32),
     "gpt2-untied": (hf.GPT2LMHeadModel, hf.GPT2Config(**GPT2, tie_word_embeddings=False, n_inner=40),
                     torch.float32),
     "gpt2-without-prefix": (hf.GPT2Model, hf.GPT2Config(**GPT2), torch.float32),

@@ -20,11 +20,11 @@ using torch::autograd::variable_list;
 class Exchange : public Function<Exchange> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
-                            std::vector<int64_t> sent, std::vector<int64_t> received,
+                            const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
                             Communicator* group) {
     at::Tensor arrived = group->AllToAll(rows, sent, received);
-    context->saved_data["sent"] = std::move(sent);
-    context->saved_data["received"] = std::move(received);
+    context->saved_data["sent"] = sent;
+    context->saved_data["received"] = received;
     context->saved_data["group"] = static_cast<int64_t>(reinterpret_cast<intptr_t>(group));
     return arrived;
   }

@@ -175,7 +175,7 @@ void ReadActivation(Values& values, std::string_view key, ModelConfig& model) {
   }
   values.Refuse(
       key, *value,
-      "the training engine computes silu (swish), gelu_new (gelu_pytorch_tanh) and relu2");
+      "the training engine computes silu (swish), gelu, gelu_new (gelu_pytorch_tanh) and relu2");
 }
 
 void ReadGpt2(Values& values, ModelConfig& model) {

@@ -104,7 +104,7 @@ at::Tensor Activate(const ModelConfig& config, const at::Tensor& x) {
     case spec::Activation::kGelu:
       break;
   }
-  return at::gelu(x, "tanh");
+  return at::gelu(x, config.exact_gelu ? "none" : "tanh");
 }
 
 at::Tensor Multiply(const at::Tensor& x, const Weight& weight, const Weight* bias,

@@ -106,7 +106,7 @@ class Reference {
   at::Tensor Activate(const at::Tensor& x) const {
     if (shape_.activation == spec::Activation::kSilu) return x * at::sigmoid(x);
     if (shape_.activation == spec::Activation::kSquaredRelu) return at::relu(x) * at::relu(x);
-    return at::gelu(x, "tanh");
+    return at::gelu(x, config_.exact_gelu ? "none" : "tanh");
   }
 
   at::Tensor Ffn(const std::string& prefix, const at::Tensor& x) const {
