@@ -11,9 +11,9 @@
 
 namespace longhaul::training::testing_support {
 
-constexpr std::array kAllFamilies = {Family::kGpt2,    Family::kLlama, Family::kMistral,
-                                     Family::kMixtral, Family::kQwen2, Family::kQwen3,
-                                     Family::kQwen3Moe};
+inline constexpr std::array kAllFamilies = {Family::kGpt2,    Family::kLlama, Family::kMistral,
+                                            Family::kMixtral, Family::kQwen2, Family::kQwen3,
+                                            Family::kQwen3Moe};
 
 // Two layers, four heads, vocabulary 15, hidden size 8, four experts where the family has them.
 inline nlohmann::json TinyConfig(Family family) {
