@@ -31,16 +31,42 @@ Result<schedule::Schedule> ScheduleOf(const Layout& layout) {
 Trainer::Trainer(const StepOptions& options, std::unique_ptr<RankContext> rank)
     : options_(options), rank_(std::move(rank)) {}
 
-Result<std::unique_ptr<Trainer>> Trainer::Create(const ModelConfig& config, const Layout& layout,
+namespace {
+
+// The layout in which bitwise mode computes it: a pass for each sequence.
+Result<Layout> BitwiseLayout(Layout layout, uint32_t global_batch) {
+  const std::string begin = "bitwise mode: ";
+  if (layout.tensor > 1 || layout.context > 1 || layout.expert > 1) {
+    return InvalidArgument(begin + "layout '" + ToString(layout) +
+                           "' divides tensors, sequences or experts, which changes the bits");
+  }
+  const uint32_t sequences = global_batch / layout.data;
+  if (layout.data > 1 && (sequences & (sequences - 1)) != 0) {
+    return InvalidArgument(begin + std::to_string(sequences) +
+                           " sequences of a replica are not a power of two");
+  }
+  layout.micro_batches = sequences;
+  return layout;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::Create(const ModelConfig& config, const Layout& asked,
                                                  const StepOptions& options, uint32_t rank,
                                                  CommunicatorMaker& maker) {
   RETURN_IF_ERROR(CheckTrainable(config));
-  RETURN_IF_ERROR(CheckLayout(config, layout, options.global_batch));
+  RETURN_IF_ERROR(CheckLayout(config, asked, options.global_batch));
+  Layout layout = asked;
+  if (options.bitwise) {
+    ASSIGN_OR_RETURN(layout, BitwiseLayout(asked, options.global_batch));
+    RETURN_IF_ERROR(CheckLayout(config, layout, options.global_batch));
+  }
   ASSIGN_OR_RETURN(schedule::Schedule schedule, ScheduleOf(layout));
   try {
     std::unique_ptr<Trainer> trainer(
         new Trainer(options, RankContext::Create(config, layout, rank, options.type, maker)));
     RankContext& own = *trainer->rank_;
+    own.bitwise = options.bitwise;
     trainer->parameters_ = std::make_unique<SlicedParameters>(
         own, LayersOfRank(config, layout, own.place.stage), options.type, options.seed, maker);
     const uint32_t sequences = options.global_batch / layout.data / layout.micro_batches;
@@ -97,6 +123,11 @@ StepResult Trainer::RunStep(uint64_t number, const Batch& batch) {
   total[1] = sums.balance;
   rank_->world->Sum(total);
   result.loss = total[0].item<double>() / tokens;
+  if (options_.bitwise) {
+    at::Tensor limbs = sums.fixed_loss.Limbs();
+    rank_->world->Sum(limbs);
+    result.loss = FixedSum::Value(limbs) / tokens;
+  }
   result.balance = total[1].item<double>() / options_.global_batch;
   UpdateStep step;
   step.number = number;

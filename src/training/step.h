@@ -4,6 +4,11 @@
 // The loss is the sum over the batch's unmasked tokens by their count, which is known before the
 // backward pass, so it is never a mean of means. The whole of what is minimised is
 //   loss + (sum over layers and sequences of the balance loss) / sequences
+//
+// In bitwise mode the weights have the same bits in all layouts that differ in data, slices,
+// stages, schedule, micro batches and recomputation: each pass has one sequence, so that all
+// products have the same shapes, and sums have a fixed order or are exact (exact_sum.h). Needs a
+// replica's number of sequences to be a power of two, unless there is one replica.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,6 +32,7 @@ struct StepOptions {
   double rate = 1e-3;
   double decay = 0;
   double clip = 0;  // of the gradients' norm; 0: none
+  bool bitwise = false;
 };
 
 // A step's batch, the same on every rank: tokens [sequences, length + 1], of which the last is only

@@ -44,12 +44,13 @@ class Build:
             sys.exit(f"{folder}: no commands for longhaul-conformance: configure it first")
 
     def run(self, tree, changed):
-        """Compiles anew only what contains a source of `changed`, and runs the program."""
+        """Compiles anew what contains a source of `changed`, or all for a header; runs the program."""
+        everything = any(path.endswith(".h") for path in changed)
         objects = []
         for line in self.compiles:
             output, source = re.search(r" -o (\S+\.o) -c (\S+)", line).groups()
             text = pathlib.Path(source).read_text()
-            if source not in (str(ROOT / path) for path in changed) and not any(
+            if not everything and source not in (str(ROOT / path) for path in changed) and not any(
                     f'#include "{path.removeprefix("src/")}"' in text for path in changed):
                 objects.append(self.folder / output)
                 continue

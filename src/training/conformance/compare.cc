@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -18,6 +20,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/random.h"
 #include "base/temporary_folder.h"
 #include "training/c10d_communicator.h"
@@ -64,13 +67,15 @@ constexpr auto kState =
 
 using State = std::array<WholeWeights, kState.size()>;
 
-// A run of some steps in one layout. It begins with `begin`, if that is not null.
+// A run of some steps in one layout.
 struct Stretch {
   Layout layout;
   uint64_t first_step = 1;
+  uint64_t save_step = 1;  // after which the state is saved
   uint64_t last_step = 1;
-  const State* begin = nullptr;
-  State* end = nullptr;
+  const State* begin = nullptr;  // null: the initial state
+  State* saved = nullptr;
+  std::atomic<uint64_t>* done = nullptr;  // the steps that rank 0 has done; may be null
 };
 
 void RunRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
@@ -87,8 +92,11 @@ void RunRank(const Exercise& exercise, const Stretch& stretch, uint32_t rank,
     if (!done.ok()) throw CommunicationError(done.status().message());
     if (step == 1) parameters.Export(Content::kGradients, outcome.first_gradients);
     if (rank == 0) outcome.steps[step - 1] = *done;  // the same on all ranks
+    for (size_t i = 0; step == stretch.save_step && i < kState.size(); ++i) {
+      parameters.Export(kState[i], (*stretch.saved)[i]);
+    }
+    if (rank == 0 && stretch.done != nullptr) stretch.done->store(step);
   }
-  for (size_t i = 0; i < kState.size(); ++i) parameters.Export(kState[i], (*stretch.end)[i]);
 }
 
 std::string RunStretch(const Exercise& exercise, const Stretch& stretch, Outcome& outcome) {
@@ -268,7 +276,7 @@ void Compare(const Exercise& exercise, const Expected& expected, const Outcome& 
 }  // namespace
 
 Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
-                          const std::vector<Layout>& layouts) {
+                          const std::vector<Layout>& layouts, WholeWeights* weights) {
   std::vector<StepResult> steps(exercise.steps);
   Outcome outcome{steps, LikeZeros(expected.weights), {}};
   State state;
@@ -277,8 +285,9 @@ Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
   for (size_t i = 0; i < layouts.size(); ++i) {
     State end;
     for (WholeWeights& each : end) each = LikeZeros(expected.weights);
-    const Stretch stretch{layouts[i], done + 1, exercise.steps * (i + 1) / layouts.size(),
-                          i == 0 ? nullptr : &state, &end};
+    const uint64_t last = exercise.steps * (i + 1) / layouts.size();
+    const Stretch stretch{layouts[i], done + 1, last, last, i == 0 ? nullptr : &state,
+                          &end,       nullptr};
     comparison.failure = RunStretch(exercise, stretch, outcome);
     if (!comparison.failure.empty()) return comparison;
     done = stretch.last_step;
@@ -286,39 +295,81 @@ Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
   }
   outcome.weights = std::move(state[0]);
   Compare(exercise, expected, outcome, comparison);
+  if (weights != nullptr) *weights = std::move(outcome.weights);
   return comparison;
 }
 
-Comparison CompareProcesses(const Exercise& exercise, const Expected& expected,
-                            const Layout& layout) {
+namespace {
+
+// Runs the ranks as processes. With more steps to do than are saved, they are killed once they are
+// beyond the saved one.
+std::string RunProcesses(const Exercise& exercise, const Stretch& stretch, Outcome& outcome) {
   const TemporaryFolder folder(std::filesystem::temp_directory_path());
-  Outcome outcome{Shared<StepResult>(exercise.steps), InSharedMemory(expected.weights), {}};
   const std::span<char> failure = Shared<char>(1'000);
-  State end;
-  for (WholeWeights& each : end) each = InSharedMemory(expected.weights);
-  const Stretch stretch{layout, 1, exercise.steps, nullptr, &end};
   std::vector<pid_t> ranks;
-  for (uint32_t rank = 0; rank < layout.world(); ++rank) {
+  for (uint32_t rank = 0; rank < stretch.layout.world(); ++rank) {
     ranks.push_back(fork());
     CHECK(ranks.back() >= 0);
     if (ranks.back() == 0) {
       BeRank(exercise, stretch, rank, folder.path() + "/store", outcome, failure);
     }
   }
-  Comparison comparison;
+  const bool kills = stretch.last_step > stretch.save_step;
+  while (kills && stretch.done->load() <= stretch.save_step && failure[0] == 0) usleep(500);
+  std::string why;
   for (const pid_t rank : ranks) {
+    if (kills) kill(rank, SIGKILL);
     int status = 0;
     CHECK(waitpid(rank, &status, 0) == rank);
-    if (status == 0 || !comparison.failure.empty()) continue;
-    comparison.failure = failure[0] != 0 ? std::string(failure.data()) : "a rank has crashed";
+    const bool killed = kills && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (status != 0 && !killed && why.empty()) why = "a rank has crashed";
+  }
+  if (failure[0] != 0) why = failure.data();
+  munmap(failure.data(), failure.size_bytes());
+  return why;
+}
+
+}  // namespace
+
+Comparison CompareProcesses(const Exercise& exercise, const Expected& expected,
+                            const std::vector<Layout>& layouts, WholeWeights* weights) {
+  Outcome outcome{Shared<StepResult>(exercise.steps), InSharedMemory(expected.weights), {}};
+  const std::span<std::atomic<uint64_t>> done = Shared<std::atomic<uint64_t>>(1);
+  State state;
+  Comparison comparison;
+  uint64_t saved_step = 0;
+  for (size_t i = 0; i < layouts.size() && comparison.failure.empty(); ++i) {
+    State saved;
+    for (WholeWeights& each : saved) each = InSharedMemory(expected.weights);
+    done[0] = 0;
+    const Stretch stretch{layouts[i],
+                          saved_step + 1,
+                          exercise.steps * (i + 1) / layouts.size(),
+                          exercise.steps,
+                          i == 0 ? nullptr : &state,
+                          &saved,
+                          done.data()};
+    comparison.failure = RunProcesses(exercise, stretch, outcome);
+    saved_step = stretch.save_step;
+    state = std::move(saved);
   }
   if (comparison.failure.empty()) {
-    outcome.weights = std::move(end[0]);
+    outcome.weights = std::move(state[0]);
     Compare(exercise, expected, outcome, comparison);
+    if (weights != nullptr) *weights = std::move(outcome.weights);
   }
   munmap(outcome.steps.data(), outcome.steps.size_bytes());
-  munmap(failure.data(), failure.size_bytes());
+  munmap(done.data(), done.size_bytes());
   return comparison;
+}
+
+uint64_t HashOf(const WholeWeights& weights) {
+  uint64_t hash = 0;
+  for (const auto& [name, values] : weights) {
+    const at::Tensor flat = values.contiguous();
+    hash = Hash64(std::span(static_cast<const std::byte*>(flat.data_ptr()), flat.nbytes()), hash);
+  }
+  return hash;
 }
 
 }  // namespace longhaul::training

@@ -49,11 +49,16 @@ struct Comparison {
 // With several layouts, each takes over the state of the one before after an equal share of the
 // steps.
 Comparison CompareLayouts(const Exercise& exercise, const Expected& expected,
-                          const std::vector<Layout>& layouts);
+                          const std::vector<Layout>& layouts, WholeWeights* weights = nullptr);
 
-// The same for one layout with ranks that are processes, which talk over Gloo. Forks, so that
-// the caller must have one thread.
+// The same with ranks that are processes, which talk over Gloo. With several layouts, the processes
+// of each but the last are killed (SIGKILL) after their share of the steps, in one of the next, and
+// those of the next layout begin with what was saved. Forks, so that the caller must have one
+// thread.
 Comparison CompareProcesses(const Exercise& exercise, const Expected& expected,
-                            const Layout& layout);
+                            const std::vector<Layout>& layouts, WholeWeights* weights = nullptr);
+
+// Of all bits.
+uint64_t HashOf(const WholeWeights& weights);
 
 }  // namespace longhaul::training

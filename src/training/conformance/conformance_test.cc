@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -112,9 +113,66 @@ TEST(Conformance, RanksAreProcessesOverGloo) {
   const Exercise exercise = Mixture();
   const Expected expected = RunReference(exercise);
   for (const char* text : {"dp2 tp2 ep2 zero2 mb2", "pp3 mb4", "cp2 tp2 sp zero3"}) {
-    const Comparison comparison = CompareProcesses(exercise, expected, *ParseLayout(text));
+    const Comparison comparison = CompareProcesses(exercise, expected, {*ParseLayout(text)});
     EXPECT_EQ(comparison.failure, "") << text;
   }
+}
+
+// In f32, where each order of a sum has other bits.
+TEST(Conformance, BitwiseModeHasTheSameBitsInAllItsLayouts) {
+  at::set_num_threads(1);
+  for (Exercise exercise : {Dense(), Gpt2(), Mixture()}) {
+    exercise.options.type = at::kFloat;
+    exercise.options.bitwise = true;
+    exercise.steps = 6;
+    const Expected expected = RunReference(exercise);
+    const auto hash = [&](const std::vector<std::string>& texts) {
+      std::vector<Layout> layouts;
+      for (const std::string& text : texts) layouts.push_back(*ParseLayout(text));
+      WholeWeights weights;
+      const Comparison comparison = CompareLayouts(exercise, expected, layouts, &weights);
+      EXPECT_EQ(comparison.failure, "") << texts[0];
+      return HashOf(weights);
+    };
+    const uint64_t one = hash({"dp1"});
+    for (const char* text : {"mb4", "recompute", "dp2", "dp4 zero1", "dp2 zero2 mb2", "dp8 zero3",
+                             "pp3 mb8", "pp2 zero-bubble mb4", "dp2 pp2 zero3 mb2 recompute"}) {
+      EXPECT_EQ(hash({text}), one) << text;
+    }
+    EXPECT_EQ(hash({"dp2 zero3", "pp3 mb2", "dp4 zero1"}), one) << "resumed in other layouts";
+  }
+}
+
+TEST(Conformance, KilledProcessesResumeInAnotherLayoutWithTheSameBits) {
+  at::set_num_threads(1);
+  Exercise exercise = Gpt2();
+  exercise.options.type = at::kFloat;
+  exercise.options.bitwise = true;
+  exercise.steps = 6;
+  const Expected expected = RunReference(exercise);
+  const auto hash = [&](const std::vector<Layout>& layouts) {
+    WholeWeights weights;
+    const Comparison comparison = CompareProcesses(exercise, expected, layouts, &weights);
+    EXPECT_EQ(comparison.failure, "");
+    return HashOf(weights);
+  };
+  EXPECT_EQ(hash({*ParseLayout("dp4 zero2"), *ParseLayout("pp3 mb2")}), hash({Layout()}));
+}
+
+TEST(Conformance, BitwiseModeRefusesOtherLayouts) {
+  Exercise exercise = Dense();
+  exercise.options.bitwise = true;
+  exercise.steps = 1;
+  const Expected expected = RunReference(exercise);
+  const auto why = [&](const char* text) {
+    return CompareLayouts(exercise, expected, {*ParseLayout(text)}).failure;
+  };
+  EXPECT_EQ(
+      why("tp2 sp"),
+      "bitwise mode: layout 'tp2 sp' divides tensors, sequences or experts, which changes the "
+      "bits");
+  exercise.options.global_batch = 6;
+  EXPECT_EQ(why("dp2"), "bitwise mode: 3 sequences of a replica are not a power of two");
 }
 
 // Weights and moments go from one layout to the next.

@@ -24,7 +24,8 @@ constexpr std::string_view kHelp =
     "weights with the plain model on one device. The ranks are threads of this process.\n"
     "\n"
     "  longhaul-conformance [--layouts N] [--steps N] [--type f32|f64] [--model NAME]\n"
-    "                       [--layout TEXT | --resume] [--seed N] [--stop-at-first] [--json]\n"
+    "                       [--layout TEXT | --resume] [--bitwise] [--processes] [--seed N]\n"
+    "                       [--stop-at-first] [--json]\n"
     "\n"
     "  --layouts N     layouts for each model (64); together they contain each pair of settings\n"
     "  --steps N       steps of each (50)\n"
@@ -33,6 +34,9 @@ constexpr std::string_view kHelp =
     "  --layout TEXT   only this layout, as the messages print it\n"
     "  --resume        every ordered pair of the layouts: the second one takes over the state of\n"
     "                  the first after half of the steps\n"
+    "  --bitwise       in bitwise mode: the weights of all layouts must have the same bits, too\n"
+    "  --processes     ranks are processes and talk over Gloo; with --resume those of the first\n"
+    "                  layout are killed\n"
     "  --seed N        of the choice of layouts (1)\n"
     "  --stop-at-first stop at the first layout that differs\n"
     "  --json          a line of JSON for each layout\n"
@@ -51,6 +55,8 @@ struct Options {
   std::string model;
   std::optional<Layout> layout;
   bool resume = false;
+  bool bitwise = false;
+  bool processes = false;
   bool stop_at_first = false;
   bool json = false;
 };
@@ -93,6 +99,8 @@ Result<Options> ReadOptions(int count, char** arguments) {
     bool* const on = flag == "--json"            ? &options.json
                      : flag == "--stop-at-first" ? &options.stop_at_first
                      : flag == "--resume"        ? &options.resume
+                     : flag == "--bitwise"       ? &options.bitwise
+                     : flag == "--processes"     ? &options.processes
                                                  : nullptr;
     if (on != nullptr) {
       *on = true;
@@ -153,22 +161,42 @@ void Print(const Options& options, const Exercise& exercise, const Layouts& layo
   std::fflush(stdout);
 }
 
+// In bitwise mode the weights must have the same bits as those of the first layouts.
+Comparison CompareBits(const Options& options, const Exercise& exercise, const Expected& expected,
+                       const Layouts& layouts, std::optional<uint64_t>& first_hash) {
+  WholeWeights weights;
+  Comparison comparison = options.processes
+                              ? CompareProcesses(exercise, expected, layouts, &weights)
+                              : CompareLayouts(exercise, expected, layouts, &weights);
+  if (!options.bitwise || !comparison.failure.empty()) return comparison;
+  const uint64_t hash = HashOf(weights);
+  if (first_hash.value_or(hash) != hash) comparison.failure = "the weights have other bits";
+  if (!first_hash.has_value() && !options.json) {
+    std::printf("%s: hash of the weights %016llx\n", exercise.name.c_str(),
+                static_cast<unsigned long long>(hash));
+  }
+  if (!first_hash.has_value()) first_hash = hash;
+  return comparison;
+}
+
 // The number of layouts that differ, or an error of usage.
 Result<uint32_t> RunAll(const Options& options) {
   uint32_t different = 0;
   uint32_t compared = 0;
   bool found = false;
-  for (const Exercise& exercise : Exercises(options.type, options.steps)) {
+  for (Exercise exercise : Exercises(options.type, options.steps)) {
     if (exercise.name.find(options.model) == std::string::npos) continue;
     found = true;
+    exercise.options.bitwise = options.bitwise;
     if (options.layout.has_value()) {
       RETURN_IF_ERROR(CheckLayout(exercise.config, *options.layout, exercise.options.global_batch));
     }
     const std::vector<Layouts> cases = Cases(options, exercise);
     const Expected expected = RunReference(exercise);
     Comparison largest;
+    std::optional<uint64_t> first_hash;
     for (const Layouts& layouts : cases) {
-      const Comparison comparison = CompareLayouts(exercise, expected, layouts);
+      const Comparison comparison = CompareBits(options, exercise, expected, layouts, first_hash);
       Print(options, exercise, layouts, comparison);
       ++compared;
       if (!comparison.failure.empty()) ++different;

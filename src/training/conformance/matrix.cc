@@ -95,7 +95,8 @@ void AddLayouts(const Exercise& exercise, Layout layout, std::vector<Layout>& al
     return CheckLayout(exercise.config, one, exercise.options.global_batch).ok() &&
            (one.tensor > 1 || !one.sequence) &&
            (one.data * one.context > 1 || one.slicing == Slicing::kNone) &&
-           (one.pipeline > 1 || one.schedule == ScheduleKind::kOneForwardOneBackward);
+           (one.pipeline > 1 || one.schedule == ScheduleKind::kOneForwardOneBackward) &&
+           (!exercise.options.bitwise || one.tensor * one.context * one.expert == 1);
   };
   for (const bool sequence : {false, true}) {
     for (const Slicing slicing :

@@ -127,6 +127,7 @@ void Pipeline::Forward(const Action& action, const PipelineRun& run) {
   }
   if (last) {
     sums_.loss += stream.item<double>();
+    if (rank_.bitwise) sums_.fixed_loss.Add(stream.item<double>());
   } else if (schedule::HasRemoteNeighbour(schedule_.shape, stage, /*after=*/true)) {
     passage.stream = stream;
   } else {
@@ -156,6 +157,8 @@ void Pipeline::Backward(const Action& action, const PipelineRun& run) {
   for (auto segment = passage.segments.rbegin(); segment != passage.segments.rend(); ++segment) {
     BackwardThrough(*segment, passage, run);
     passage.deferred.push_back(rank_.deferred.Take());
+    // In bitwise mode a sample's gradients are summed apart from those of others.
+    if (rank_.bitwise) Weights(passage.deferred.back(), segment->layer, action.micro_batch);
     segment->input = segment->output = segment->balance = at::Tensor();
   }
   rank_.deferred.Collect(false);
@@ -166,15 +169,18 @@ void Pipeline::Backward(const Action& action, const PipelineRun& run) {
   }
 }
 
-void Pipeline::Weights(const Action& action) {
-  const auto found = passages_.find({action.chunk, action.micro_batch});
-  CHECK(found != passages_.end());
-  Passage& passage = found->second;
+void Pipeline::Weights(Deferred& deferred, int32_t layer, uint32_t micro_batch) {
   const at::NoGradGuard no_gradients;
-  for (size_t i = 0; i < passage.deferred.size(); ++i) {
-    for (const auto& work : passage.deferred[i]) work();
-    passage.deferred[i].clear();
-    parameters_.AddGradients(passage.segments[passage.segments.size() - 1 - i].layer);
+  for (const auto& work : deferred) work();
+  deferred.clear();
+  parameters_.AddGradients(layer, micro_batch);
+}
+
+void Pipeline::Weights(const Action& action) {
+  Passage& passage = passages_.at({action.chunk, action.micro_batch});
+  for (size_t i = 0; !rank_.bitwise && i < passage.deferred.size(); ++i) {
+    Weights(passage.deferred[i], passage.segments[passage.segments.size() - 1 - i].layer,
+            action.micro_batch);
   }
   // The gradient of the input may still have to be sent.
   passage.segments.clear();

@@ -17,6 +17,7 @@
 #include "schedule/schedule.h"
 #include "training/dimensions/rank.h"
 #include "training/dimensions/slicing.h"
+#include "training/exact_sum.h"
 
 namespace longhaul::training {
 
@@ -35,6 +36,7 @@ struct PipelineRun {
 
 struct PipelineSums {
   double loss = 0;  // on the last stage; the same on each part of the tensor group
+  FixedSum fixed_loss;
   double balance = 0;
 };
 
@@ -48,6 +50,7 @@ class Pipeline {
   PipelineSums Run(const PipelineRun& run);
 
  private:
+  using Deferred = std::vector<std::function<void()>>;
   struct Segment {  // of a micro batch between its forward and its backward
     int32_t layer = 0;
     at::Tensor input;
@@ -59,7 +62,7 @@ class Pipeline {
     at::Tensor stream;    // what the stage received or computed last
     at::Tensor gradient;  // of its output; afterwards of its input
     std::vector<Segment> segments;
-    std::vector<std::vector<std::function<void()>>> deferred;  // by segment, last first
+    std::vector<Deferred> deferred;  // by segment, last first
   };
   using Key = std::pair<uint32_t, uint32_t>;  // chunk, micro batch
 
@@ -67,6 +70,7 @@ class Pipeline {
   void Forward(const schedule::Action& action, const PipelineRun& run);
   void Backward(const schedule::Action& action, const PipelineRun& run);
   void Weights(const schedule::Action& action);
+  void Weights(Deferred& deferred, int32_t layer, uint32_t micro_batch);
   void Transfer(const schedule::Action& action);
   void Compute(Segment& segment, const MicroBatch& batch);
   void BackwardThrough(Segment& segment, Passage& passage, const PipelineRun& run);

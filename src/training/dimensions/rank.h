@@ -21,6 +21,7 @@ struct RankContext {
   ModelConfig config;
   Layout layout;
   uint32_t rank = 0;
+  bool bitwise = false;  // step.h
   Place place;
   at::Tensor positions;  // of this rank's tokens in their sequence, before the tensor group's cut
   Rotation rotation;     // of these positions; undefined without rotary ones

@@ -11,6 +11,9 @@
 //   kOptimizer   whole     whole, reduce-scattered at the end   slice
 //   kGradients   whole     slice, added to after each backward  slice
 //   kWeights     slice     slice, added to after each backward  slice
+//
+// In bitwise mode gradients are whole until the end of the step, with a few partial sums: a sum of
+// samples has the same order in all layouts (exact_sum.h).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -21,6 +24,7 @@
 #include <vector>
 
 #include "training/communicator.h"
+#include "training/dimensions/bucket.h"
 #include "training/dimensions/rank.h"
 #include "training/model/reference.h"
 #include "training/model/weights.h"
@@ -28,8 +32,6 @@
 #include "training/update.h"
 
 namespace longhaul::training {
-
-enum class Content { kWeights, kGradients, kFirstMoments, kSecondMoments };
 
 class SlicedParameters {
  public:
@@ -46,8 +48,9 @@ class SlicedParameters {
   // Before and after a computation with a layer's weights.
   void Use(int32_t layer);
   void Release(int32_t layer);
-  // A micro batch's gradients of the layer are complete on this rank.
-  void AddGradients(int32_t layer);
+  // A micro batch's gradients of the layer are complete on this rank. In bitwise mode it is a
+  // sample of the rank's, by its number.
+  void AddGradients(int32_t layer, uint64_t micro_batch);
 
   void ClearGradients();
   void FinishGradients();
@@ -61,8 +64,6 @@ class SlicedParameters {
   void Import(Content content, const WholeWeights& from);
 
  private:
-  class Bucket;
-
   RankContext& rank_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::map<int32_t, std::vector<Bucket*>> by_layer_;
