@@ -20,7 +20,7 @@ Exercise Dense() {
   shape.heads = 4;
   shape.kv_heads = 2;
   shape.head_dim = 8;
-  shape.vocabulary = 61;
+  shape.vocabulary = 63;
   shape.sequence_length = 16;
   shape.gated_ffn = true;
   shape.activation = spec::Activation::kSilu;
